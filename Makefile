@@ -1,0 +1,43 @@
+# The few commands a person types. Each does its own set-up. `make help` lists them.
+VENV := .venv
+PORT := 8000
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/ready
+
+.PHONY: help serve book test lab labs lock test-versions clean
+.DEFAULT_GOAL := help
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-20s %s\n", $$1, $$2}'
+
+serve: $(READY)  ## build the book and serve it on this machine (PORT=8000)
+	@$(PYTHON) -m mlcourse.book serve --port $(PORT)
+
+book: $(READY)  ## build the book into _build/html
+	@$(PYTHON) -m mlcourse.book build
+
+test: $(READY)  ## run every check
+	@$(PYTHON) -m mlcourse.book build
+	@echo "Running the book's notebooks again, in fresh kernels, and comparing every text output ..."
+	@$(PYTHON) -m pytest --nbval --nbval-current-env -q -n auto --dist loadfile --durations=3 _build/jupyter_execute
+	@echo "Running all other checks ..."
+	@$(PYTHON) -m pytest -q -n auto --dist loadfile --durations=10 tests
+
+lab: $(READY)  ## open JupyterLab on the labs
+	@cd labs && ../$(PYTHON) -m jupyterlab
+
+labs: $(READY)  ## regenerate labs/ from solutions/
+	@$(PYTHON) -m mlcourse.grading.labs
+
+lock:  ## write requirements.lock from pyproject.toml (needs uv)
+	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade --quiet \
+		--output-file requirements.lock
+
+test-versions:  ## run every check on the lowest or the newest versions (WHICH=lowest, WHICH=newest)
+	@sh tests/versions.sh "$(WHICH)"
+
+clean:  ## delete what was built (the environment stays)
+	@rm -rf _build source
+
+$(READY): requirements.lock pyproject.toml
+	@sh .ci/setup "$(VENV)"

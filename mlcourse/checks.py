@@ -1,0 +1,279 @@
+"""What the test cells of the labs call: compare an answer with what was expected, and say what is wrong.
+
+A test cell opens with `testing`, which names the exercise and the place in the book that helps, and calls `number`,
+`array`, `frame` or `that` inside it::
+
+    with checks.testing("mean_squared_error", see="introduction.html#loss"):
+        checks.number(
+            mean_squared_error([1, 2], [1, 4]), 2, "mean_squared_error([1, 2], [1, 4])",
+            mistakes={"that is the sum of the squared errors, not their mean": 4},
+        )
+
+A failed check raises `CheckFailed` with one sentence: what was expected, what came, the likely mistake, and where to
+look. In a notebook that sentence is all that is shown.
+"""
+
+import contextlib
+import io
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["CheckFailed", "array", "frame", "number", "testing", "that"]
+
+
+class CheckFailed(AssertionError):
+    """An answer is not what was expected; the message is meant for the student."""
+
+    def _render_traceback_(self):
+        """Show the sentence alone, not the lines of the test (IPython asks the exception for its traceback)."""
+        return textwrap.wrap(str(self), width=100, break_long_words=False, break_on_hyphens=False)
+
+
+@contextlib.contextmanager
+def testing(name: str, see: str) -> Iterator[None]:
+    """Run the checks of one exercise, so that whatever goes wrong inside becomes one sentence.
+
+    Warnings and whatever the answer prints are kept away from the test cell: they never change a score.
+
+    Parameters
+    ----------
+    name : str
+        What the student was asked to write, as it is called in the notebook.
+    see : str
+        Page and anchor in the book, for instance ``"introduction.html#loss"``.
+
+    Raises
+    ------
+    CheckFailed
+        If a check inside fails, or if the student's code raises any exception.
+    """
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+        return
+    except CheckFailed as failure:
+        message = str(failure)
+    except NotImplementedError:
+        message = (
+            f"{name} is not written yet: replace the line `raise NotImplementedError()` in the cell of this exercise "
+            "with your answer and run that cell"
+        )
+    except NameError as error:
+        message = f"{name}: {error}: check the spelling, and run the cells above this one first"
+    except Exception as error:
+        message = f"{name}: your code raised {type(error).__name__}: {_shorten(str(error)) or 'no message'}"
+    raise CheckFailed(f"{message}. See {see} in the book.") from None
+
+
+def number(
+    actual: object,
+    expected: float,
+    what: str,
+    *,
+    rtol: float = 1e-6,
+    atol: float = 1e-9,
+    mistakes: Mapping[str, float] | None = None,
+) -> None:
+    """Check that `actual` is one plain number close to `expected`.
+
+    Parameters
+    ----------
+    actual : object
+        The answer: any Python or NumPy real number, or an array without dimensions.
+    expected : float
+        The right value.
+    what : str
+        What `actual` is, in the student's words, for instance ``"w"`` or ``"predict(3)"``.
+    rtol, atol : float
+        `actual` is right if it differs from `expected` by at most ``atol + rtol * abs(expected)``.
+    mistakes : mapping of str to float, optional
+        What a wrong value means: each hint with the value that shows the mistake.
+
+    Raises
+    ------
+    CheckFailed
+        If `actual` is not one number, or not close enough.
+    """
+    value = _numbers(actual, what)
+    if value.ndim:
+        raise CheckFailed(f"{what}: expected one number, got an array of shape {value.shape}")
+    _compare(value, np.asarray(expected, dtype=float), what, rtol, atol, mistakes)
+
+
+def array(
+    actual: object,
+    expected: object,
+    what: str,
+    *,
+    rtol: float = 1e-6,
+    atol: float = 1e-9,
+    mistakes: Mapping[str, object] | None = None,
+) -> None:
+    """Check that `actual` holds the same numbers as `expected`, in the same shape.
+
+    Parameters
+    ----------
+    actual : object
+        The answer: an array, a list or tuple of numbers, a Series or a DataFrame of numbers.
+    expected : array_like of float
+        The right values.
+    what, rtol, atol, mistakes
+        As for `number`; a mistake may have any shape.
+
+    Raises
+    ------
+    CheckFailed
+        If `actual` does not hold numbers, has another shape, or differs.
+    """
+    values, expected = _numbers(actual, what), np.asarray(expected, dtype=float)
+    _compare(values, expected, what, rtol, atol, mistakes)
+
+
+def frame(
+    actual: object,
+    expected: pd.DataFrame,
+    what: str,
+    *,
+    rtol: float = 1e-6,
+    atol: float = 1e-9,
+) -> None:
+    """Check that `actual` is a table with the columns and rows of `expected`, in any order of rows and columns.
+
+    The index does not count.
+
+    Parameters
+    ----------
+    actual : object
+        The answer.
+    expected : pandas.DataFrame
+        The right table.
+    what, rtol, atol
+        As for `number`.
+
+    Raises
+    ------
+    CheckFailed
+        If `actual` is no DataFrame, or if columns, number of rows or values differ.
+    """
+    _refuse_empty(actual, what)
+    if not isinstance(actual, pd.DataFrame):
+        raise CheckFailed(f"{what}: expected a DataFrame, got {_kind(actual)}")
+    missing = [str(column) for column in expected.columns if column not in actual.columns]
+    if missing or len(actual.columns) != len(expected.columns):
+        raise CheckFailed(
+            f"{what}: expected the columns {_names(expected.columns)}, got {_names(actual.columns)}: columns are "
+            "compared by their names"
+        )
+    if len(actual) != len(expected):
+        raise CheckFailed(f"{what}: expected {len(expected)} rows, got {len(actual)}")
+    columns = list(expected.columns)
+    for column in columns:
+        if pd.api.types.is_numeric_dtype(expected[column]) and not pd.api.types.is_numeric_dtype(actual[column]):
+            raise CheckFailed(
+                f"{what}: the column '{column}' should hold numbers, yours holds {actual[column].dtype} values: "
+                "convert them, for instance with `.astype(float)`"
+            )
+    ordered = [table[columns].sort_values(columns).reset_index(drop=True) for table in (actual, expected)]
+    try:
+        pd.testing.assert_frame_equal(*ordered, check_dtype=False, check_names=False, rtol=rtol, atol=atol)
+    except AssertionError:
+        wrong = [column for column in columns if not _same_column(*(table[column] for table in ordered), rtol, atol)]
+        raise CheckFailed(
+            f"{what}: the columns and the number of rows are right, the values differ in {_names(wrong)}"
+        ) from None
+
+
+def that(condition: object, message: str) -> None:
+    """Check a condition that the other checks do not cover.
+
+    Parameters
+    ----------
+    condition : bool
+        Python's or NumPy's ``True`` passes; anything else does not.
+    message : str
+        The sentence for the student: what was expected, what came, the likely mistake; without a full stop.
+
+    Raises
+    ------
+    CheckFailed
+        If `condition` is not true.
+    """
+    if not (isinstance(condition, bool | np.bool_) and condition):
+        raise CheckFailed(message)
+
+
+def _compare(actual, expected, what, rtol, atol, mistakes):
+    """Raise `CheckFailed` with the hint that fits, unless `actual` equals `expected` within the tolerance."""
+    if _close(actual, expected, rtol, atol):
+        return
+    message = f"{what}: expected {_show(expected)}, got {_show(actual)}"
+    for hint, wrong in (mistakes or {}).items():
+        if _close(actual, np.asarray(wrong, dtype=float), rtol, atol):
+            raise CheckFailed(f"{message}: {hint}")
+    if actual.shape != expected.shape:
+        raise CheckFailed(f"{what}: expected an array of shape {expected.shape}, got shape {actual.shape}")
+    raise CheckFailed(message)
+
+
+def _close(actual, expected, rtol, atol):
+    return actual.shape == expected.shape and np.allclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _same_column(actual, expected, rtol, atol):
+    if pd.api.types.is_numeric_dtype(expected):
+        return _close(actual.to_numpy(float), expected.to_numpy(float), rtol, atol)
+    return list(actual) == list(expected)
+
+
+def _numbers(value, what):
+    """Return `value` as an array of floats; refuse what is no real number."""
+    _refuse_empty(value, what)
+    try:
+        values = np.asarray(value)
+    except ValueError:
+        raise CheckFailed(f"{what}: expected numbers, got rows of different lengths") from None
+    if values.dtype.kind == "O" and not isinstance(value, bool):
+        with contextlib.suppress(TypeError, ValueError):
+            values = values.astype(float)
+    if values.dtype.kind not in "iuf":
+        raise CheckFailed(f"{what}: expected numbers, got {_kind(value)}")
+    return values.astype(float)
+
+
+def _refuse_empty(value, what):
+    if value is None:
+        raise CheckFailed(f"{what}: got None: a function gives back a value only through `return`")
+    if value is Ellipsis:
+        raise CheckFailed(f"{what} is still `...`: write your answer in its place")
+
+
+def _kind(value):
+    if isinstance(value, bool | str):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    return f"a value of type {type(value).__name__}"
+
+
+def _names(columns):
+    return ", ".join(f"'{column}'" for column in columns) or "none"
+
+
+def _show(values):
+    if values.ndim == 0:
+        return f"{values:.6g}"
+    return np.array2string(values, precision=4, threshold=6, edgeitems=3, separator=", ").replace("\n", "")
+
+
+def _shorten(text, length=200):
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,233 @@
+"""The course's data, read from the `data/` folder of its repository: no function here needs the network.
+
+`data/README.md` gives the source, the licence and the hash of every file.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+DATA_FOLDER = Path(__file__).parent.parent / "data"
+
+
+def toy_function(x):
+    """Noise-free function behind the toy regression data, x/2 + sin(2πx/5)/2.
+
+    Parameters
+    ----------
+    x : float or array of any shape
+        Where to evaluate the function; no unit.
+
+    Returns
+    -------
+    float or array of the shape of `x`
+        The function's values; no unit.
+    """
+    return x / 2 + np.sin(2 * np.pi * x / 5) / 2
+
+
+def make_toy_regression(n_samples, rng, interval=(-5, 5)):
+    """Draw a toy regression sample: `toy_function` plus Gaussian noise of standard deviation 0.1.
+
+    All `n_samples` values of x are drawn first, uniformly on `interval`, then the `n_samples` values of the noise.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of points.
+    rng : numpy.random.Generator or numpy.random.RandomState
+        Source of the random numbers, for example ``np.random.default_rng(1)``.
+    interval : tuple of two floats, default (-5, 5)
+        Lower and upper end of the values of x.
+
+    Returns
+    -------
+    X : array of shape (n_samples, 1)
+        Predictor; no unit.
+    y : array of shape (n_samples,)
+        Response; no unit.
+    """
+    low, high = interval
+    X = (high - low) * rng.random((n_samples, 1)) + low
+    noise = 0.1 * rng.standard_normal(n_samples)
+    return X, toy_function(X[:, 0]) + noise
+
+
+def load_toy_regression(split="train"):
+    """Load the course's toy regression data, which were drawn once by `make_toy_regression`.
+
+    Parameters
+    ----------
+    split : {"train", "test"}, default "train"
+        "train" gives the 20 training points, "test" 1,000 further points that no model has seen.
+
+    Returns
+    -------
+    X : array of shape (20, 1) or (1000, 1)
+        Predictor, between -5 and 5; no unit.
+    y : array of shape (20,) or (1000,)
+        Response; no unit.
+
+    Raises
+    ------
+    ValueError
+        If `split` is neither "train" nor "test".
+    FileNotFoundError
+        If the data folder is missing.
+    """
+    if split not in ("train", "test"):
+        raise ValueError(f"split must be 'train' or 'test', not {split!r}.")
+    points = _read_floats(f"toy_regression_{split}.csv")
+    return points["x"][:, np.newaxis], points["y"]
+
+
+def load_california_housing():
+    """Load the California housing data: one row per block group of the 1990 US census.
+
+    The frame is the one that ``sklearn.datasets.fetch_california_housing(as_frame=True).frame`` returns, but needs
+    no network. Locations are rounded to 0.01°, and some points lie off the coast.
+
+    Returns
+    -------
+    pandas.DataFrame of shape (20640, 9), all columns of type float
+        MedInc (median income of the households, in 10,000 US dollars), HouseAge (median age of the houses, in years,
+        at most 52), AveRooms and AveBedrms (rooms and bedrooms per household), Population (people in the block
+        group), AveOccup (people per household), Latitude and Longitude (degrees), and the response MedHouseVal
+        (median house value, in 100,000 US dollars, cut off at 5.00001).
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder is missing.
+
+    References
+    ----------
+    R. K. Pace and R. Barry (1997), Sparse spatial autoregressions, Statistics & Probability Letters 33, 291-297.
+    """
+    census = _read_floats("california_housing_1990.csv")
+    households = census["households"]
+    return pd.DataFrame(
+        {
+            "MedInc": census["median_income"],
+            "HouseAge": census["housing_median_age"],
+            "AveRooms": census["total_rooms"] / households,
+            "AveBedrms": census["total_bedrooms"] / households,
+            "Population": census["population"],
+            "AveOccup": census["population"] / households,
+            "Latitude": census["latitude"],
+            "Longitude": census["longitude"],
+            "MedHouseVal": census["median_house_value"] / 100_000,
+        }
+    )
+
+
+def load_us_states():
+    """Load the outlines of the US states and territories of 2016, simplified to 0.005°.
+
+    Draw the outline of California, but never filter the housing data by it: 228 of the 20,640 points lie outside,
+    most of them just off the coast.
+
+    Returns
+    -------
+    geopandas.GeoDataFrame of shape (56, 3)
+        NAME ("California"), STUSPS (postal abbreviation, "CA") and geometry (longitude and latitude in degrees,
+        WGS 84).
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder is missing.
+    """
+    import geopandas  # takes a second, and only this function needs it
+
+    return geopandas.read_file(_data_file("us_states_2016.geojson"))[["NAME", "STUSPS", "geometry"]]
+
+
+def load_statlog_satellite():
+    """Load the Statlog Landsat data: 3 x 3 pixel windows with the land cover of the central pixel.
+
+    .. warning::
+       Do not cross-validate on randomly drawn folds. The windows are cut from one small scene and overlap their
+       neighbours, so that random folds put the same pixels into training and validation (leakage) and the score is
+       too good. Train on the rows with split "train", and judge the final model once on the rows with split "test".
+
+    Returns
+    -------
+    pandas.DataFrame of shape (6435, 38)
+        36 integer columns ``<position>_<band>``, brightness from 0 to 255 (no unit): the position is a compass
+        direction (nw, n, ne, w, c, e, sw, s, se; c is the central pixel), the band is green, red, nir1 or nir2
+        (near infrared). Then land_cover (one of six names, for example "red soil") and split ("train" in the first
+        4,435 rows, "test" in the last 2,000).
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder is missing.
+
+    References
+    ----------
+    A. Srinivasan (1993), Statlog (Landsat Satellite), UCI Machine Learning Repository,
+    https://doi.org/10.24432/C55887, CC BY 4.0.
+    """
+    return pd.read_csv(_data_file("statlog_satellite.csv"))
+
+
+def load_braking_distance():
+    """Load the braking distances of 10 cars at 8 speeds.
+
+    The values are noisy measurements: those at 0 km/h scatter around zero, and some of them are negative.
+
+    Returns
+    -------
+    pandas.DataFrame of shape (10, 8)
+        Braking distance in metres. The index, named "car", numbers the cars from 0 to 9; the columns, named "speed",
+        are the speeds as integers in km/h.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder is missing.
+    """
+    distances = pd.read_csv(_data_file("braking_distance.csv"), index_col="car")
+    distances.columns = distances.columns.astype(int).rename("speed")
+    return distances
+
+
+def load_play_tennis():
+    """Load the play-tennis example: 14 days, their weather, and whether somebody played tennis.
+
+    Returns
+    -------
+    pandas.DataFrame of shape (14, 5)
+        sky ("sunny", "overcast" or "rainy"), temperature (integer, degrees Fahrenheit), humidity (integer,
+        per cent), wind ("yes" or "no": was it windy?), and the response tennis ("yes" or "no").
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder is missing.
+
+    References
+    ----------
+    J. R. Quinlan (1986), Induction of decision trees, Machine Learning 1, 81-106; with continuous temperature and
+    humidity as in J. R. Quinlan (1993), C4.5: Programs for Machine Learning (two humidities differ between the copies
+    in circulation, see `data/README.md`).
+    """
+    return pd.read_csv(_data_file("play_tennis.csv"))
+
+
+def _read_floats(name):
+    # NumPy reads every bit of a float; older versions of pandas.read_csv miss the last one of some
+    columns = np.genfromtxt(_data_file(name), delimiter=",", names=True)
+    return {column: columns[column].copy() for column in columns.dtype.names}
+
+
+def _data_file(name):
+    path = DATA_FOLDER / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"The course's data file {name} is not in {DATA_FOLDER}. The data are part of the course's repository: "
+            "clone it and install the course from there, with `pip install -e .` in the clone."
+        )
+    return path

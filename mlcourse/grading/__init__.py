@@ -1,0 +1,1 @@
+"""What instructors run: the labs made from their sources, and the steps that nbgrader takes with them."""

@@ -1,0 +1,33 @@
+"""nbgrader's configuration: run `nbgrader ...` in this folder."""
+
+import os
+import sys
+
+from nbgrader.converters import GenerateFeedback
+from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
+
+from mlcourse.grading.preprocessors import ShowHintsOnly
+
+c = get_config()  # noqa: F821 (nbgrader defines it)
+
+# nbgrader calls `alembic` by its name alone, which is not on the PATH unless the environment is activated.
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+
+c.CourseDirectory.course_id = "mlcourse"
+
+# `source` is generated from `solutions` (make labs); students get `labs`.
+c.CourseDirectory.source_directory = "source"
+c.CourseDirectory.release_directory = "labs"
+# The default, `solution`, is one letter from the folder of the sources.
+c.CourseDirectory.solution_directory = "solved"
+
+# A mark scheme stands beside the question. It is released to nobody and reappears for the grader.
+c.ClearMarkScheme.enforce_metadata = False
+
+c.GenerateFeedback.preprocessors = [
+    *GenerateFeedback.preprocessors.default(),
+    ClearHiddenTests,
+    ClearMarkScheme,
+    ShowHintsOnly,
+]
+c.HTMLExporter.sanitize_html = True
