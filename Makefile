@@ -18,10 +18,11 @@ book: $(READY)  ## build the book into _build/html
 
 test: $(READY)  ## run every check
 	@$(PYTHON) -m mlcourse.book build
-	@echo "Running the book's notebooks again, in fresh kernels, and comparing every text output ..."
-	@$(PYTHON) -m pytest --nbval --nbval-current-env -q -n auto --dist loadfile --durations=3 _build/jupyter_execute
-	@echo "Running all other checks ..."
-	@$(PYTHON) -m pytest -q -n auto --dist loadfile --durations=10 tests
+	@$(PYTHON) -m mlcourse.grading.labs --sources
+	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
+	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/jupyter_execute
+	@echo "Running the labs and all other checks ..."
+	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
 
 lab: $(READY)  ## open JupyterLab on the labs
 	@cd labs && ../$(PYTHON) -m jupyterlab

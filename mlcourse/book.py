@@ -128,6 +128,9 @@ def _write_config(root, output):
         if old != cache:
             shutil.rmtree(old, ignore_errors=True)
     config["execute"]["cache"] = str(cache)
+    # Sphinx copies style sheets and images only if a page changed: let it notice that they did.
+    context = config["sphinx"]["config"].setdefault("html_context", {})
+    context["static_files"] = fingerprint(root, ["book/_static/**/*"])
     path = output / "config.yml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     return path

@@ -1,7 +1,7 @@
 """What the test cells of the labs call: compare an answer with what was expected, and say what is wrong.
 
 A test cell opens with `testing`, which names the exercise and the place in the book that helps, and calls `number`,
-`array`, `frame` or `that` inside it::
+`array`, `frame`, `raises` or `that` inside it::
 
     with checks.testing("mean_squared_error", see="introduction.html#loss"):
         checks.number(
@@ -17,12 +17,12 @@ import contextlib
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["CheckFailed", "array", "frame", "number", "testing", "that"]
+__all__ = ["CheckFailed", "array", "frame", "number", "raises", "testing", "that"]
 
 
 class CheckFailed(AssertionError):
@@ -190,6 +190,36 @@ def frame(
         raise CheckFailed(
             f"{what}: the columns and the number of rows are right, the values differ in {_names(wrong)}"
         ) from None
+
+
+def raises(error: type[Exception], call: Callable[[], object], what: str, hint: str) -> None:
+    """Check that a call is refused with an error of the right kind.
+
+    Parameters
+    ----------
+    error : type
+        The exception that the call must raise, for instance ``ValueError``.
+    call : callable
+        Makes the call: ``lambda: fit_line([2, 2], [1, 2])``.
+    what : str
+        The call in the student's words.
+    hint : str
+        What to do, without a full stop.
+
+    Raises
+    ------
+    CheckFailed
+        If the call returns, or raises something else.
+    """
+    try:
+        outcome = _shorten(repr(call()), length=60)
+    except error:
+        return
+    except NotImplementedError:
+        raise
+    except Exception as other:
+        outcome = type(other).__name__
+    raise CheckFailed(f"{what}: expected a {error.__name__}, got {outcome}: {hint}")
 
 
 def that(condition: object, message: str) -> None:

@@ -1,6 +1,7 @@
 """Make the labs: from MyST Markdown in ``solutions/`` to nbgrader's source notebooks and the students' ``labs/``.
 
-``python -m mlcourse.grading.labs`` regenerates ``source/`` and ``labs/`` and records the labs in the gradebook.
+``python -m mlcourse.grading.labs`` regenerates ``source/`` and ``labs/`` and records the labs in the gradebook; with
+``--sources`` it writes ``source/`` alone.
 
 A lab's source says of a cell only what cannot be derived. Its metadata key ``nbgrader`` takes
 
@@ -13,6 +14,7 @@ In the text, ``{{ points }}`` stands for the points of the lab and ``{{ points N
 grade_id is NAME or begins with ``NAME-``.
 """
 
+import argparse
 import ast
 import hashlib
 import re
@@ -59,7 +61,7 @@ def read_lab(path: Path) -> NotebookNode:
     except FileNotFoundError:
         raise LabError(f"{path}: there is no such lab; the labs are the files solutions/lab-*.md") from None
     except Exception as error:
-        raise LabError(f"{path}: not a MyST Markdown notebook: {error}") from error
+        raise LabError(f"{path}: not a MyST Markdown notebook: {str(error).splitlines()[0]}") from error
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -80,7 +82,7 @@ def read_lab(path: Path) -> NotebookNode:
     seen = {}
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = re.sub(r"{{ *points *([\w-]*) *}}", lambda match: _points(match[1], points, path), cell.source)
+            cell.source = re.sub(r"{{ *points *([\w-]*) *}}", lambda at: _points(at[1], points, path), cell.source)
         cell.id = _cell_id(cell, seen)
     return notebook
 
@@ -146,12 +148,14 @@ def _complete(cell):
     given = cell.metadata.get("nbgrader")
     if given is None:
         return
+    if not isinstance(given, dict):
+        raise LabError(f"nbgrader must be a mapping such as {{grade_id: NAME, solution: true}}, not {given!r}")
     if unknown := set(given) - GRADER_KEYS:
         raise LabError(f"unknown nbgrader key {', '.join(sorted(unknown))}: use {', '.join(sorted(GRADER_KEYS))}")
     if not re.fullmatch(r"[a-z0-9-]{1,64}", str(given.get("grade_id", ""))):
         raise LabError("an nbgrader cell needs a grade_id of lower-case letters, digits and hyphens")
     points = given.get("points", 0)
-    if "points" in given and not (isinstance(points, int) and points > 0):
+    if "points" in given and not (type(points) is int and points > 0):
         raise LabError(f"{given['grade_id']}: points must be a whole number above 0, not {points!r}")
     solution = bool(given.get("solution", False))
     cell.metadata["nbgrader"] = {
@@ -180,11 +184,19 @@ def _check(cell):
     if "### BEGIN HIDDEN TESTS" in cell.source and not (grader.get("grade") and cell.cell_type == "code"):
         raise LabError("hidden tests must stand in a test cell, one with points and no solution")
     if "### BEGIN MARK SCHEME" in cell.source and not grader.get("locked"):
-        raise LabError("a mark scheme must stand in a cell with `locked: true`, from which it is removed at the release")
+        raise LabError("a mark scheme must stand in a cell with `locked: true`, from which the release removes it")
     if grader.get("grade") and cell.cell_type == "code":
-        last = ast.parse(cell.source).body[-1]
+        try:
+            statements = ast.parse(cell.source).body
+        except SyntaxError as error:
+            raise LabError(f"{grader['grade_id']}: a test cell must hold plain Python: {error}") from None
+        if not statements:
+            raise LabError(f"{grader['grade_id']}: this test cell tests nothing, so everybody would get its points")
+        last = statements[-1]
         if isinstance(last, ast.Expr) and not ast.unparse(last).startswith("checks."):
-            raise LabError(f"{grader['grade_id']}: a test cell must not end in an expression: nbgrader reads it as a score")
+            raise LabError(
+                f"{grader['grade_id']}: a test cell must not end in an expression: nbgrader takes its value for a score"
+            )
 
 
 def _is_graded(cell):
@@ -219,12 +231,15 @@ def _raises_until_solved(cell):
     return _is_graded(cell) or re.search(r"^raise NotImplementedError", cell.source, re.M) is not None
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m mlcourse.grading.labs", description="Make the labs.")
+    parser.add_argument("--sources", action="store_true", help="write nbgrader's source/ only, leave labs/ alone")
+    options = parser.parse_args(arguments)
     try:
-        names = release()
+        names = write_sources(ROOT) if options.sources else release(ROOT)
     except LabError as error:
-        sys.exit(f"labs: {error}")
-    print(f"{len(names)} lab(s) written to labs/: {', '.join(names)}")
+        sys.exit(f"Error: {error}")
+    print(f"Written to {'source' if options.sources else 'labs'}/: {', '.join(names)}.")
 
 
 if __name__ == "__main__":

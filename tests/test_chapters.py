@@ -1,0 +1,160 @@
+"""The rules for chapters (CONTRIBUTING.md) that a program can check, over every chapter."""
+
+import ast
+import re
+from pathlib import Path
+
+import jupytext
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CHAPTERS = [path for path in sorted((ROOT / "book").glob("*.md")) if "\nkernelspec:" in path.read_text("utf-8")]
+LABS = sorted((ROOT / "solutions").glob("lab-*.md"))
+
+
+@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+def chapter(request):
+    notebook = jupytext.reads(request.param.read_text("utf-8"), fmt="md:myst")
+    notebook.text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    notebook.code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell in notebook.code:
+        cell.tags = cell.metadata.get("tags", [])
+        cell.visible = not {"hide-input", "hide-cell"} & set(cell.tags)
+    return notebook
+
+
+def objectives_of(text):
+    return re.findall(r"^- \*\*([A-Z]{2,3}-\d)\*\* [A-Z]", text, re.M)
+
+
+def without_code_and_math(text):
+    """Return the prose: no code, formulas, roles with their content, tables' options, or links' targets."""
+    text = re.sub(r"^\$\$.*?\$\$|^```.*?^```|^\s*:\w+:.*?$", "", text, flags=re.S | re.M)
+    return re.sub(r"\{[\w:]+\}`[^`]*`+|`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", text)
+
+
+def test_there_are_chapters():
+    assert CHAPTERS and LABS
+
+
+def test_a_chapter_opens_with_three_to_six_objectives_and_what_they_need(chapter):
+    card = re.search(r"^# .+?\n+:::\{admonition\} What you will be able to do\n(.*?)^:::$", chapter.text, re.M | re.S)
+    assert card, "the card with the objectives must follow the title"
+    objectives = objectives_of(card[1])
+    prefix = objectives[0].split("-")[0]
+    assert 3 <= len(objectives) <= 6 and objectives == [f"{prefix}-{i}" for i in range(1, len(objectives) + 1)]
+    assert all(words in card[1] for words in ("**Before you start:**", "**Reading time:**", "**Lab:**"))
+
+
+def test_every_objective_is_on_the_course_map_and_served_by_an_exercise_or_a_lab(chapter):
+    course_map = (ROOT / "book" / "course-map.md").read_text("utf-8")
+    exercises = "".join(re.findall(r"\{exercise-start\}.*?\{exercise-end\}", chapter.text, re.S))
+    served = exercises + "".join(path.read_text("utf-8") for path in LABS)
+    for objective in objectives_of(chapter.text):
+        assert re.search(rf"^\| {objective} \|", course_map, re.M) and re.search(rf"\b{objective}\b", served), objective
+
+
+def test_labs_name_objectives_that_exist_at_every_exercise():
+    known = {one for path in CHAPTERS for one in objectives_of(path.read_text("utf-8"))}
+    for path in LABS:
+        for exercise in re.findall(r"^## Exercise \d+ .*?\n(.*?)(?=^## |\Z)", path.read_text("utf-8"), re.M | re.S):
+            named = re.findall(r"[A-Z]{2,3}-\d", exercise.strip().split("\n\n")[0])
+            assert named and set(named) <= known, exercise[:200]
+
+
+def test_the_parts_that_close_a_chapter_are_there_in_order(chapter):
+    parts = ["Where people go wrong", "Exercises", "To take away", "Further reading"]
+    headings = re.findall(r"^## (.+)$", chapter.text, re.M)
+    assert [heading for heading in headings if heading in parts] == parts
+
+
+def test_what_to_take_away_is_three_to_five_points_each_linked_to_its_section(chapter):
+    part = chapter.text.split("## To take away")[1].split("\n## ")[0]
+    points = re.split(r"^- ", part, flags=re.M)[1:]
+    assert 3 <= len(points) <= 5 and all("](#sec-" in point for point in points)
+
+
+def test_a_cell_that_readers_see_is_short(chapter):
+    for cell in chapter.code:
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert max(map(len, lines)) <= 100, cell.source
+        assert not cell.visible or len(lines) <= 12, cell.source
+
+
+def test_nothing_is_imported_twice_or_installed(chapter):
+    imports = [
+        (getattr(node, "module", None), name.name)
+        for cell in chapter.code
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    ]
+    assert len(imports) == len(set(imports)), sorted(one for one in imports if imports.count(one) > 1)
+    assert not any("pip install" in cell.source for cell in chapter.code)
+
+
+def test_random_numbers_come_from_a_generator_with_a_seed(chapter):
+    for cell in chapter.code:
+        assert not re.search(r"np\.random\.(?!default_rng\()|default_rng\(\)", cell.source), cell.source
+
+
+def draws(cell):
+    return re.search(r"plt\.subplots|plotting\.plot_", cell.source)
+
+
+def test_every_figure_has_a_caption_a_label_and_a_text_for_those_who_cannot_see_it(chapter):
+    assert any(draws(cell) for cell in chapter.code)
+    for cell in filter(draws, chapter.code):
+        options = cell.metadata.get("mystnb", {})
+        figure, alt = options.get("figure", {}), options.get("image", {}).get("alt", "")
+        assert figure.get("caption") and figure.get("name", "").startswith("fig-"), cell.source
+        assert len(alt) > 60 and alt != figure["caption"], f"{figure['name']}: the alt text must say what it shows"
+
+
+def test_every_figure_has_labelled_axes_and_is_mentioned_in_the_text(chapter):
+    for cell in filter(draws, chapter.code):
+        name = cell.metadata["mystnb"]["figure"]["name"]
+        assert re.search(r"xlabel|plotting\.plot_|axis\(\"off\"\)", cell.source), f"{name}: label the axes"
+        assert f"{{numref}}`{name}`" in chapter.text, f"{name}: no sentence reads it"
+
+
+def test_no_decimal_number_in_the_text_was_typed(chapter):
+    typed = re.findall(r"^.*\d\.\d.*$", without_code_and_math(chapter.text), re.M)
+    assert not typed, "glue numbers from the cell that computes them: " + "\n".join(typed)
+
+
+def test_what_is_glued_is_used_and_stands_with_an_assertion(chapter):
+    glued = [name for cell in chapter.code for name in re.findall(r"glue\(f?\"([\w]+)\"", cell.source)]
+    assert glued
+    for name in glued:
+        assert re.search(rf"glue:(text)?\}}`{name}", chapter.text), f"{name} is glued, but no sentence uses it"
+    for cell in chapter.code:
+        if "glue(" in cell.source:
+            assert "claim" in cell.tags and "assert " in cell.source, cell.source
+
+
+def test_claims_are_asserted_and_folded_away(chapter):
+    claims = [cell for cell in chapter.code if "claim" in cell.tags]
+    assert len(claims) >= 5
+    for cell in claims:
+        assert "hide-cell" in cell.tags and "assert " in cell.source, cell.source
+    assert not any("assert " in cell.source for cell in chapter.code if cell.visible), "claims belong into claim cells"
+
+
+def test_every_pitfall_is_shown_by_a_short_experiment(chapter):
+    cells = [(cell.cell_type, cell.source) for cell in chapter.cells]
+    pitfalls = [i for i, (_, source) in enumerate(cells) if ":class: pitfall" in source]
+    assert len(pitfalls) >= 3
+    for i in pitfalls:
+        assert cells[i][1].count(":class: pitfall") == 1 and cells[i + 1][0] == "code", cells[i][1]
+        assert len(cells[i + 1][1].splitlines()) <= 6, cells[i + 1][1]
+
+
+def test_every_exercise_names_its_objectives_and_has_a_folded_solution(chapter):
+    known = set(objectives_of(chapter.text))
+    exercises = re.findall(r"\{exercise-start\}.*?:label: (\S+)\n:::\n(.*?):::\{exercise-end\}", chapter.text, re.S)
+    assert len(exercises) >= 4
+    for label, text in exercises:
+        named = re.findall(r"[A-Z]{2,3}-\d", re.match(r"\*Objectives? ([^*]*)\*", text)[1])
+        assert named and set(named) <= known, label
+        assert re.search(rf"\{{solution(-start)?\}} {label}\n:class: dropdown", chapter.text), f"{label}: no solution"

@@ -1,0 +1,152 @@
+"""What a student reads when a check fails, and what passes."""
+
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlcourse import checks
+
+
+def message(check, *args, **options):
+    with pytest.raises(checks.CheckFailed) as failure:
+        check(*args, **options)
+    return str(failure.value)
+
+
+@pytest.mark.parametrize("two", [2, 2.0, np.float32(2), np.int64(2), np.array(2.0), 2 + 1e-9])
+def test_any_plain_number_is_accepted(two):
+    checks.number(two, 2, "answer")
+
+
+@pytest.mark.parametrize("wrong", [True, "2", None, ..., [2], 2j, object(), float("nan"), float("inf"), 2.1])
+def test_what_is_not_the_number_is_refused(wrong):
+    assert "answer" in message(checks.number, wrong, 2, "answer")
+
+
+def test_a_known_mistake_is_named():
+    hint = "that is the sum, not the mean"
+    assert message(checks.number, 6, 2, "answer", mistakes={hint: 6}) == f"answer: expected 2, got 6: {hint}"
+    assert hint not in message(checks.number, 7, 2, "answer", mistakes={hint: 6})
+
+
+def test_a_forgotten_return_is_named():
+    assert "`return`" in message(checks.number, None, 2, "answer")
+
+
+@pytest.mark.parametrize("values", [[1, 2], (1.0, 2.0), np.array([1, 2]), pd.Series([1, 2]), pd.Series([1, 2], [5, 6])])
+def test_any_sequence_of_the_right_numbers_is_accepted(values):
+    checks.array(values, [1, 2], "answer")
+
+
+def test_a_column_instead_of_a_vector_is_told_by_its_shape():
+    assert "shape (2,), got shape (2, 1)" in message(checks.array, [[1], [2]], [1, 2], "answer")
+
+
+def test_ragged_rows_are_refused():
+    assert "different lengths" in message(checks.array, [[1, 2], [3]], [1, 2], "answer")
+
+
+def test_a_mistake_may_have_another_shape_than_the_answer():
+    hint = "one value a row is missing"
+    assert hint in message(checks.array, [[1], [2]], [1, 2], "answer", mistakes={hint: [[1], [2]]})
+
+
+TABLE = pd.DataFrame({"speed": [40, 50], "car": ["a", "b"]})
+
+
+def test_a_table_may_have_its_rows_and_columns_in_any_order():
+    checks.frame(TABLE.iloc[::-1, ::-1], TABLE, "table")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (TABLE.to_numpy(), "DataFrame"),
+        (TABLE[["speed"]], "columns 'speed', 'car'"),
+        (TABLE.rename(columns={"car": "vehicle"}), "got 'speed', 'vehicle'"),
+        (TABLE.iloc[:1], "expected 2 rows, got 1"),
+        (TABLE.assign(speed=["40", "50"]), "should hold numbers"),
+        (TABLE.assign(speed=[40, 60]), "differ in 'speed'"),
+        (TABLE.assign(car=["a", "c"]), "differ in 'car'"),
+        (None, "`return`"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said(table, words):
+    assert words in message(checks.frame, table, TABLE, "table")
+
+
+def test_only_the_right_error_refuses_a_call():
+    checks.raises(ValueError, lambda: float("x"), "float('x')", "look")
+    for call, came in ((lambda: None, "None"), (lambda: ValueError(), "ValueError()"), (lambda: 1 / 0, "ZeroDivisionError")):
+        assert message(checks.raises, ValueError, call, "call()", "look") == f"call(): expected a ValueError, got {came}: look"
+
+
+class AlwaysTrue:
+    def __bool__(self):
+        return True
+
+    def __eq__(self, other):
+        return True
+
+
+def test_only_a_plain_true_satisfies_a_condition():
+    checks.that(True, "no")
+    checks.that(np.bool_(True), "no")
+    for condition in (AlwaysTrue(), 1, "yes", np.bool_(False), None):
+        assert message(checks.that, condition, "the reason") == "the reason"
+
+
+def failure_of(action):
+    with pytest.raises(checks.CheckFailed) as failure, checks.testing("slope", see="page.html#part"):
+        action()
+    return str(failure.value)
+
+
+def raise_(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NotImplementedError(), "slope is not written yet"),
+        (NameError("name 'slpoe' is not defined"), "'slpoe' is not defined"),
+        (TypeError("unsupported operand"), "your code raised TypeError: unsupported operand"),
+        (ValueError(), "your code raised ValueError: no message"),
+        (checks.CheckFailed("slope: expected 1, got 2"), "slope: expected 1, got 2."),
+    ],
+)
+def test_whatever_goes_wrong_becomes_one_sentence_that_says_where_to_look(error, words):
+    sentence = failure_of(lambda: raise_(error))
+    assert words in sentence
+    assert sentence.endswith("See page.html#part in the book.")
+
+
+def test_a_failure_in_a_notebook_shows_its_sentence_and_no_line_of_the_test():
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell.instance()
+    with capture_output() as shown:
+        shell.run_cell(
+            "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n"
+            "    secret = 42\n    checks.number(1, 2, 'slope')"
+        )
+    assert shown.stdout.strip() == "slope: expected 2, got 1. See page.html in the book."
+
+
+def test_warnings_and_prints_of_an_answer_do_not_reach_the_test_cell(capsys):
+    def noisy():
+        warnings.warn("deprecated", stacklevel=1)
+        print("debug")
+        print("debug", file=sys.stderr)
+        return 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with checks.testing("noisy", see="page.html"):
+            checks.number(noisy(), 2, "noisy()")
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,95 @@
+"""Versions stand in pyproject.toml; what else names them agrees with it. And what a fresh machine is told."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import mlcourse
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+DEPENDENCIES = {one.name: one for one in map(Requirement, PROJECT["dependencies"])}
+LOCK = (ROOT / "requirements.lock").read_text("utf-8")
+
+
+def locked():
+    """Yield name, version, marker and number of hashes of each entry of the lock file."""
+    for entry in re.split(r"\n(?=\w)", LOCK.replace("\\\n", " ")):
+        match = re.match(r"([\w.-]+)==([\w.]+)\s*(?:;\s*(.*?))?\s*(?=--hash)", entry)
+        assert match, f"not an exact version with hashes: {entry[:80]}"
+        yield match[1], Version(match[2]), match[3], entry.count("--hash=sha256:")
+
+
+def test_the_conda_environment_names_the_same_packages_and_ranges():
+    entries = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))["dependencies"]
+    pip = next(entry["pip"] for entry in entries if isinstance(entry, dict))
+    names = [entry for entry in [*entries, *pip] if isinstance(entry, str) and entry not in ("pip", "--editable .")]
+    listed = {one.name: one.specifier for one in map(Requirement, names)}
+    assert listed.pop("python") == PROJECT["requires-python"]
+    assert listed == {name: one.specifier for name, one in DEPENDENCIES.items()}
+
+
+def test_every_dependency_is_locked_within_its_range_and_with_hashes():
+    versions = {}
+    for name, version, _, n_hashes in locked():
+        versions.setdefault(name, []).append(version)
+        assert n_hashes > 0, name
+    for name, requirement in DEPENDENCIES.items():
+        assert all(requirement.specifier.contains(version) for version in versions[name]), name
+
+
+def test_no_file_names_the_address_of_a_package_index():
+    for name in ("requirements.lock", "pyproject.toml", "environment.yml", "Makefile", ".ci/run", ".ci/setup"):
+        assert not re.search(r"https?://|--index|--find-links|--extra", (ROOT / name).read_text("utf-8")), name
+
+
+def test_every_dependency_says_why_it_is_there_or_is_one_of_the_owner_s():
+    owners = "jupyter-book jupyterlab numpy pandas geopandas matplotlib scikit-learn nbgrader nbval pytest".split()
+    lines = (ROOT / "pyproject.toml").read_text("utf-8").splitlines()
+    for name in set(DEPENDENCIES) - set(owners):
+        (line,) = [line for line in lines if re.match(rf'\s+"{name}[><=]', line)]
+        assert re.search(r",\s+# [\w`]", line), name
+
+
+def test_the_version_and_the_address_of_the_course_are_the_same_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
+    assert citation["version"] == PROJECT["version"] == mlcourse.__version__
+    assert citation["repository-code"] == config["repository"]["url"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the README gives plain commands for Windows")
+class TestSetUp:
+    """`.ci/setup`, which make calls on a fresh machine."""
+
+    def set_up(self, tmp_path, python=None):
+        (tmp_path / "bin").mkdir()
+        if python:
+            script = tmp_path / "bin" / "python3"
+            script.write_text(f"#!/bin/sh\n{python}\n")
+            script.chmod(0o755)
+        environment = {"PATH": str(tmp_path / "bin")}
+        return subprocess.run(
+            ["/bin/sh", ROOT / ".ci" / "setup", tmp_path / "venv"], env=environment, capture_output=True, text=True, check=False
+        )
+
+    def test_without_python_it_says_what_to_install(self, tmp_path):
+        result = self.set_up(tmp_path)
+        assert result.returncode == 1
+        assert result.stderr.startswith("Error: no Python 3.11 or newer was found") and result.stderr.count("\n") == 1
+
+    def test_an_old_python_is_none(self, tmp_path):
+        result = self.set_up(tmp_path, python="exit 1")
+        assert result.returncode == 1 and "no Python 3.11 or newer" in result.stderr
+
+    def test_without_the_venv_module_it_says_how_to_get_it(self, tmp_path):
+        result = self.set_up(tmp_path, python='case "$2" in *ensurepip*) exit 1;; esac')
+        assert result.returncode == 1
+        assert "apt-get install python3-venv" in result.stderr and result.stderr.count("\n") == 1

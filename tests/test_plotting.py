@@ -1,0 +1,201 @@
+"""What a reader sees in the figures of mlcourse.plotting."""
+
+import warnings
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex, to_rgba
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from mlcourse.plotting import MARKERS, PALETTE, plot_decision_regions, plot_predictions, use_style
+
+X_LINE = np.array([[0.0], [1.0], [3.0]])
+Y_LINE = 2 * X_LINE[:, 0] + 1
+
+X_PLANE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0], [20.0, 0.0], [20.0, 1.0]])
+Y_PLANE = np.array(["water", "water", "forest", "forest", "bare soil", "bare soil"])
+
+
+@pytest.fixture(autouse=True)
+def plain_matplotlib():
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield
+    plt.close("all")
+
+
+@pytest.fixture
+def line():
+    return LinearRegression().fit(X_LINE, Y_LINE)
+
+
+@pytest.fixture
+def nearest():
+    return KNeighborsClassifier(n_neighbors=1).fit(X_PLANE, Y_PLANE)
+
+
+def class_points(ax):
+    """The drawn training points, as a dictionary from legend label to collection."""
+    return {points.get_label(): points for points in ax.collections if not points.get_label().startswith("_")}
+
+
+def regions(ax):
+    return next(drawn for drawn in ax.collections if drawn.get_array() is not None)
+
+
+# The style
+
+
+def test_a_figure_in_the_course_style_is_white_with_one_size_and_resolution():
+    use_style()
+    figure, ax = plt.subplots()
+    assert tuple(figure.get_size_inches()) == (6, 3.8)
+    assert figure.dpi == 144 and matplotlib.rcParams["savefig.dpi"] == 144
+    assert to_hex(figure.get_facecolor()) == to_hex(ax.get_facecolor()) == "#ffffff"
+    assert figure.get_constrained_layout()
+    assert not ax.spines["top"].get_visible() and not ax.spines["right"].get_visible()
+
+
+def test_every_curve_of_the_cycle_differs_in_colour_and_in_line_style():
+    use_style()
+    _, ax = plt.subplots()
+    curves = [ax.plot([0, 1], [k, k])[0] for k in range(len(PALETTE))]
+    assert [to_hex(curve.get_color()) for curve in curves] == [colour.lower() for colour in PALETTE]
+    dashes = {str(curve._unscaled_dash_pattern) for curve in curves}
+    assert len(PALETTE) == len(set(PALETTE)) == len(dashes) == 7
+
+
+def test_there_is_a_marker_for_every_colour():
+    assert len(set(MARKERS)) == len(PALETTE)
+
+
+# Predictions along one feature
+
+
+def test_the_curve_shows_what_the_model_predicts_over_the_range_of_the_data(line):
+    curve = plot_predictions(line, X_LINE).lines[0]
+    x, y = curve.get_data()
+    assert (x[0], x[-1], len(x)) == (0, 3, 400)
+    np.testing.assert_allclose(y, 2 * x + 1)
+
+
+def test_the_curve_spans_the_interval_asked_for(line):
+    x = plot_predictions(line, X_LINE, interval=(-5, 5), n_points=11).lines[0].get_xdata()
+    np.testing.assert_allclose(x, [-5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5])
+
+
+def test_the_training_points_are_drawn_and_named_only_if_y_is_given(line):
+    ax = plot_predictions(line, X_LINE, Y_LINE)
+    assert list(class_points(ax)) == ["training points"]
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[0, 1], [1, 3], [3, 7]])
+    assert not plot_predictions(line, X_LINE).collections
+
+
+def test_two_models_in_one_axes_differ_in_colour_and_line_style_and_keep_their_names(line):
+    use_style()
+    ax = plot_predictions(line, X_LINE, Y_LINE, label="line")
+    assert plot_predictions(line, X_LINE, ax=ax, label="again") is ax
+    first, second = ax.lines
+    assert [to_hex(first.get_color()), to_hex(second.get_color())] == [colour.lower() for colour in PALETTE[:2]]
+    assert (first.get_linestyle(), second.get_linestyle()) == ("-", "--")
+    assert [text.get_text() for text in ax.legend().get_texts()] == ["training points", "line", "again"]
+
+
+def test_line_options_reach_the_curve(line):
+    curve = plot_predictions(line, X_LINE, color="black", linewidth=5).lines[0]
+    assert (curve.get_color(), curve.get_linewidth()) == ("black", 5)
+
+
+def test_predictions_label_the_axes_but_keep_labels_that_are_there(line):
+    ax = plot_predictions(line, X_LINE)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+    _, ax = plt.subplots()
+    ax.set_xlabel("speed (km/h)")
+    plot_predictions(line, X_LINE, ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("speed (km/h)", "y")
+
+
+def test_a_model_trained_on_a_frame_predicts_along_its_column_without_a_warning():
+    X = pd.DataFrame(X_LINE, columns=["speed"])
+    model = LinearRegression().fit(X, Y_LINE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plot_predictions(model, X, pd.Series(Y_LINE))
+
+
+@pytest.mark.parametrize("X", [np.zeros((5, 2)), np.zeros(5)])
+def test_predictions_refuse_anything_but_one_column(line, X):
+    with pytest.raises(ValueError, match=r"shape \(n, 1\), but its shape is \(5,"):
+        plot_predictions(line, X)
+
+
+# Decision regions
+
+
+def test_the_regions_show_the_class_that_the_model_predicts_there(nearest):
+    ax = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=40)
+    shown = np.asarray(regions(ax).get_array()).reshape(40, 40)
+    # from left to right water, forest, bare soil: numbers of the sorted labels
+    assert shown[:, 0].tolist() == [2] * 40
+    assert shown[:, 20].tolist() == [1] * 40
+    assert shown[:, -1].tolist() == [0] * 40
+
+
+def test_a_region_has_a_lighter_shade_of_the_colour_of_its_points(nearest):
+    ax = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=40)
+    drawn = regions(ax)
+    for number, name in enumerate(["bare soil", "forest", "water"]):
+        shade, colour = np.array(drawn.to_rgba(number)[:3]), class_points(ax)[name].get_facecolor()[0, :3]
+        assert shade.mean() > colour.mean()
+        assert shade.argmax() == colour.argmax() and shade.argmin() == colour.argmin()
+
+
+def test_each_class_has_its_points_with_a_colour_and_a_marker_of_its_own(nearest):
+    drawn = class_points(plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=10))
+    np.testing.assert_array_equal(drawn["forest"].get_offsets(), [[10, 0], [10, 1]])
+    colours = [tuple(points.get_facecolor()[0]) for points in drawn.values()]
+    assert colours == [to_rgba(colour) for colour in PALETTE[:3]]
+    assert len({points.get_paths()[0].vertices.tobytes() for points in drawn.values()}) == 3
+
+
+def test_the_legend_names_the_classes(nearest):
+    legend = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=10).get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["bare soil", "forest", "water"]
+
+
+def test_numeric_classes_are_drawn_as_well():
+    y = np.array([7, 7, -1, -1, 7, 7])
+    ax = plot_decision_regions(LogisticRegression().fit(X_PLANE, y), X_PLANE, y, n_grid=10)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["-1", "7"]
+
+
+def test_a_frame_gives_the_axis_labels_and_no_warning_about_feature_names():
+    X = pd.DataFrame(X_PLANE, columns=["red", "near infrared"])
+    y = pd.Series(Y_PLANE, index=range(100, 106))
+    model = KNeighborsClassifier(n_neighbors=1).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ax = plot_decision_regions(model, X, y, n_grid=10)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("red", "near infrared")
+
+
+def test_feature_names_label_the_axes_that_were_given(nearest):
+    _, ax = plt.subplots()
+    names = ["red", "green"]
+    assert plot_decision_regions(nearest, X_PLANE, Y_PLANE, ax=ax, feature_names=names, n_grid=10) is ax
+    assert [ax.get_xlabel(), ax.get_ylabel()] == names
+
+
+def test_decision_regions_refuse_anything_but_two_columns(nearest):
+    with pytest.raises(ValueError, match=r"shape \(n, 2\), but its shape is \(6, 3\)"):
+        plot_decision_regions(nearest, np.zeros((6, 3)), Y_PLANE)
+
+
+def test_a_regression_passed_as_a_classifier_is_refused(line):
+    model = LinearRegression().fit(X_PLANE, np.arange(6))
+    with pytest.raises(ValueError, match="at most 7 classes"):
+        plot_decision_regions(model, X_PLANE, np.arange(6), n_grid=10)

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Run the checks on the lowest ($1 = lowest) or the newest ($1 = newest) versions that pyproject.toml admits.
+set -eu
+case "${1:-}" in
+lowest | newest) ;;
+*)
+    echo "Error: say which versions: make test-versions WHICH=lowest (or WHICH=newest)" >&2
+    exit 1
+    ;;
+esac
+venv=.venv-$1
+python3 -m venv --clear "$venv"
+pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
+if [ "$1" = lowest ]; then
+    python3 - >"$venv/constraints.txt" <<'PYTHON'
+import re
+import tomllib
+
+for line in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]:
+    print(re.sub(r"([\w-]+)>=([\w.]+).*", r"\1==\2", line))
+PYTHON
+    $pip --constraint "$venv/constraints.txt" --editable .
+else
+    $pip --upgrade --upgrade-strategy eager --editable .
+fi
+"$venv/bin/python" -m pip list | grep -iE '^(jupyter-book|jupyterlab|numpy|pandas|geopandas|matplotlib|scikit-learn|nbgrader|nbval) '
+rm -rf _build
+"$venv/bin/python" -m mlcourse.book build
+"$venv/bin/python" -m pytest -q -n auto --dist loadfile tests
+rm -rf _build
