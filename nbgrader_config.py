@@ -6,7 +6,7 @@ import sys
 from nbgrader.converters import GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
 
-from mlcourse.grading.preprocessors import ShowHintsOnly
+from mlcourse.grading.preprocessors import ShowHintsOnly, clean
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
@@ -30,4 +30,8 @@ c.GenerateFeedback.preprocessors = [
     ClearMarkScheme,
     ShowHintsOnly,
 ]
+
+# What students write must not run in the browser of who reads it, in the formgrader or on a feedback page. The option
+# covers outputs. For texts, nbgrader's templates ignore it; the filter that they all apply to a text is this one.
 c.HTMLExporter.sanitize_html = True
+c.HTMLExporter.filters = {"clean_html": clean, "strip_files_prefix": clean}

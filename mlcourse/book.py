@@ -74,7 +74,11 @@ def build(root: Path = ROOT) -> Path:
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", "."]
     with log.open("w", encoding="utf-8") as stream:
         result = subprocess.run(
-            [*command, "--config", str(config), "-W", "-n", "--keep-going"], cwd=root, stdout=stream, stderr=subprocess.STDOUT, check=False
+            [*command, "--config", str(config), "-W", "-n", "--keep-going"],
+            cwd=root,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
     if result.returncode:
         # Sphinx would not read the pages that failed again, and so not repeat its warnings at the next build.

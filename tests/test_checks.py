@@ -80,8 +80,15 @@ def test_what_is_wrong_with_a_table_is_said(table, words):
 
 def test_only_the_right_error_refuses_a_call():
     checks.raises(ValueError, lambda: float("x"), "float('x')", "look")
-    for call, came in ((lambda: None, "None"), (lambda: ValueError(), "ValueError()"), (lambda: 1 / 0, "ZeroDivisionError")):
-        assert message(checks.raises, ValueError, call, "call()", "look") == f"call(): expected a ValueError, got {came}: look"
+    for call, came in (
+        (lambda: None, "None"),
+        (lambda: ValueError(), "ValueError()"),
+        (lambda: 1 / 0, "ZeroDivisionError"),
+    ):
+        assert (
+            message(checks.raises, ValueError, call, "call()", "look")
+            == f"call(): expected a ValueError, got {came}: look"
+        )
 
 
 class AlwaysTrue:

@@ -77,7 +77,11 @@ class TestSetUp:
             script.chmod(0o755)
         environment = {"PATH": str(tmp_path / "bin")}
         return subprocess.run(
-            ["/bin/sh", ROOT / ".ci" / "setup", tmp_path / "venv"], env=environment, capture_output=True, text=True, check=False
+            ["/bin/sh", ROOT / ".ci" / "setup", tmp_path / "venv"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def test_without_python_it_says_what_to_install(self, tmp_path):

@@ -1,7 +1,22 @@
 """The course's own steps in nbgrader's work, named in ``nbgrader_config.py``."""
 
+import re
+import textwrap
+
+import bleach
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
+
+# Headings, tables and pictures come on top of what bleach lets through by default
+TAGS = bleach.ALLOWED_TAGS | {"br", "del", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img", "p", "pre", "s"}
+TAGS |= {"caption", "span", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"}
+ATTRIBUTES = {
+    "*": ["class", "id", "title"],
+    "a": ["href"],
+    "img": ["src", "alt", "width", "height"],
+    "td": ["colspan", "rowspan"],
+    "th": ["colspan", "rowspan"],
+}
 
 
 class ShowHintsOnly(NbGraderPreprocessor):
@@ -11,5 +26,12 @@ class ShowHintsOnly(NbGraderPreprocessor):
         if cell.cell_type == "code" and is_grade(cell):
             cell.outputs = [output for output in cell.outputs if output.output_type == "error"]
             for output in cell.outputs:
-                output.traceback = [output.evalue or output.ename]
+                sentence = output.evalue or output.ename
+                output.traceback = textwrap.wrap(sentence, width=100, break_long_words=False, break_on_hyphens=False)
         return cell, resources
+
+
+def clean(page: str) -> str:
+    """Leave of a piece of a page what can be read, and nothing that runs in the reader's browser."""
+    page = re.sub(r"<style\b.*?</style>", "", str(page), flags=re.DOTALL | re.IGNORECASE)
+    return bleach.clean(page, tags=TAGS, attributes=ATTRIBUTES, protocols={*bleach.ALLOWED_PROTOCOLS, "data"})

@@ -1,0 +1,247 @@
+"""A throw-away course: its labs are released, handed in by a class of six, and graded, all by nbgrader itself.
+
+``released`` hands in the notebook untouched, ``half`` the first half of the exercises, ``perfect`` the instructor's
+answers, ``noisy`` the same with prints and warnings everywhere, ``wrong`` the same with a function that returns None,
+and ``script`` a notebook that wants to run something in the grader's browser.
+"""
+
+import ast
+import copy
+import html
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbgrader.api import Gradebook
+
+from mlcourse.grading.labs import REGIONS, release
+
+ROOT = Path(__file__).resolve().parents[1]
+LABS = sorted(path.stem for path in (ROOT / "solutions").glob("lab-*.md"))
+NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
+ATTACK = (
+    '<script>alert(1)</script> <img src="x" onerror="alert(1)"> <a href="javascript:alert(1)">a link</a>\n\n'
+    "[another link](javascript:alert(1))"
+)
+LIVELY = ["text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript"]
+
+
+def make_course(root):
+    """Copy what nbgrader needs to `root` and release all labs."""
+    shutil.copytree(ROOT / "solutions", root / "solutions")
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    release(root)
+    return root
+
+
+class Lab:
+    """A lab of the course at `root`: its notebooks, and what became of the class."""
+
+    def __init__(self, root, name):
+        self.root, self.name = root, name
+        self.source = nbformat.read(root / "source" / name / f"{name}.ipynb", as_version=4)
+        self.released = nbformat.read(root / "labs" / name / f"{name}.ipynb", as_version=4)
+        graded = [cell for cell in self.source.cells if grader(cell).get("grade")]
+        self.points = {grade_id(cell): grader(cell)["points"] for cell in graded}
+        self.written = [grade_id(cell) for cell in graded if grader(cell)["solution"]]
+        self.tests = {grade_id(cell): cell.source for cell in graded if not grader(cell)["solution"]}
+        answers = {grade_id(cell): without_markers(cell) for cell in self.source.cells if grader(cell).get("solution")}
+        code = {name: answer for name, answer in answers.items() if name not in self.written}
+        self.exercises = list(code)
+        self.first_half = self.exercises[: (len(code) + 1) // 2]
+        last = max((name for name in code if functions(code[name])), key=self.exercises.index)
+        self.broken = functions(code[last])[-1].name
+        self.submitted = {
+            "released": self.released,
+            "half": self.filled_in({name: code[name] for name in self.first_half}),
+            "perfect": self.filled_in(answers),
+            "noisy": self.filled_in({**answers, **{name: noisy(code[name]) for name in code}}),
+            "wrong": self.filled_in({**answers, last: returning_none(code[last])}),
+            "script": with_attacks(self.filled_in(dict.fromkeys(self.written, ATTACK))),
+        }
+
+    def filled_in(self, answers):
+        """Return the student notebook with `answers`, code or text by grade_id, in place of its cells."""
+        notebook = copy.deepcopy(self.released)
+        for cell in notebook.cells:
+            cell.source = answers.get(grade_id(cell), cell.source)
+        return notebook
+
+    def grade(self):
+        """Do what an instructor does: grade, read the written answers of `perfect`, write feedback, export."""
+        for student, notebook in self.submitted.items():
+            path = self.root / "submitted" / student / self.name / f"{self.name}.ipynb"
+            path.parent.mkdir(parents=True)
+            nbformat.write(notebook, path)
+        self.nbgrader("autograde", self.name)
+        self.automatic = self.read_scores("auto_score")
+        self.waiting = self.read_scores("needs_manual_grade")
+        with self.gradebook() as gradebook:
+            for name in self.written:
+                grade = gradebook.find_grade(name, self.name, self.name, "perfect")
+                grade.manual_score, grade.needs_manual_grade = grade.max_score, False
+            gradebook.db.commit()
+        self.nbgrader("generate_feedback", self.name)
+        self.nbgrader("export", "--to", self.exported.name)
+
+    def nbgrader(self, *arguments):
+        command = [sys.executable, "-m", "nbgrader", *arguments]
+        run = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, f"nbgrader {' '.join(arguments)} failed:\n{run.stdout}\n{run.stderr}"
+
+    def gradebook(self):
+        return Gradebook(f"sqlite:///{self.root / 'gradebook.db'}")
+
+    def read_scores(self, attribute):
+        """Return an attribute of every grade in the gradebook, by student and grade_id."""
+        with self.gradebook() as gradebook:
+            return {
+                submission.student_id: {
+                    grade.name: getattr(grade, attribute) for grade in submission.notebooks[0].grades
+                }
+                for submission in gradebook.find_assignment(self.name).submissions
+            }
+
+    def totals(self):
+        """Return the score of every student in the gradebook."""
+        with self.gradebook() as gradebook:
+            return {one.student_id: one.score for one in gradebook.find_assignment(self.name).submissions}
+
+    def autograded(self, student):
+        return nbformat.read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
+
+    def feedback(self, student):
+        return self.root / "feedback" / student / self.name / f"{self.name}.html"
+
+    @property
+    def exported(self):
+        return self.root / f"{self.name}.csv"
+
+    def messages(self, student):
+        """Return what every test cell that failed said to a student, by grade_id."""
+        raised = errors(self.autograded(student))
+        return {name: raised[name] for name in self.tests if name in raised}
+
+    def secrets(self, region):
+        """Return the lines of at least 20 visible characters in the regions of one kind, unless they are also given."""
+        given, hidden = "", []
+        for cell in self.source.cells:
+            hidden += re.findall(rf"### BEGIN {region}\n(.*?)### END {region}", cell.source, re.DOTALL)
+            given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
+        lines = {line.strip() for text in hidden for line in text.splitlines()}
+        return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in squeezed(given)}
+
+
+def grader(cell):
+    return cell.metadata.get("nbgrader", {})
+
+
+def grade_id(cell):
+    return grader(cell).get("grade_id")
+
+
+def without_markers(cell):
+    return re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE)
+
+
+def functions(code):
+    return [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+
+
+def calls(code, name):
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(ast.parse(code)))
+
+
+def noisy(code):
+    """Make a cell, and every function in it, print and warn."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef):
+            node.body[:0] = ast.parse(NOISE).body
+    return ast.unparse(tree)
+
+
+def returning_none(code):
+    """Let the last function of a cell return None."""
+    tree = ast.parse(code)
+    [node for node in tree.body if isinstance(node, ast.FunctionDef)][-1].body = ast.parse("return None").body
+    return ast.unparse(tree)
+
+
+def with_attacks(notebook):
+    """Add cells that carry a script in a text, in an output, and in an error message."""
+    notebook.cells += [
+        nbformat.v4.new_markdown_cell(ATTACK),
+        *(nbformat.v4.new_code_cell(f"display({{{kind!r}: {ATTACK!r}}}, raw=True)") for kind in LIVELY),
+        nbformat.v4.new_code_cell(f"raise ValueError({ATTACK!r})"),
+    ]
+    return notebook
+
+
+def run(notebook):
+    """Run a copy of a notebook to its end in a fresh kernel, whatever its cells raise."""
+    notebook = copy.deepcopy(notebook)
+    NotebookClient(notebook, timeout=60, allow_errors=True).execute()
+    return notebook
+
+
+def errors(notebook):
+    """Return what the cells of a notebook raised, by grade_id, or for other cells by their own identifier."""
+    return {
+        grade_id(cell) or cell.id: output.evalue
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "error"
+    }
+
+
+def seconds_of(notebook):
+    """Return how long the run of a notebook took, without the start of its kernel."""
+    times = [time for cell in notebook.cells for time in cell.metadata.get("execution", {}).values()]
+    return (datetime.fromisoformat(max(times)) - datetime.fromisoformat(min(times))).total_seconds()
+
+
+def text_of(path):
+    """Return all the text of a file: as it stands and, of a page or a notebook, as a person reads it."""
+    text = path.read_text(encoding="utf-8", errors="ignore")
+    if path.suffix == ".ipynb":
+        text += "".join(f"\n{cell.source}" for cell in nbformat.reads(text, as_version=4).cells)
+    if path.suffix == ".html":
+        text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
+    return text
+
+
+def squeezed(text):
+    return "".join(text.split())
+
+
+class LiveParts(HTMLParser):
+    """Collect what a browser would run of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.inside = [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.inside = tag
+        if tag in ("script", "iframe", "object", "embed"):
+            self.found.append((tag, *attributes))
+        self.found += [
+            (key, value)
+            for key, value in attributes
+            if key.startswith("on") or (value or "").strip().lower().startswith("javascript:")
+        ]
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, text):
+        if self.inside == "script":
+            self.found.append(text)
