@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import nbformat
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +69,8 @@ def build(root: Path = ROOT) -> Path:
         return site
     stamp.unlink(missing_ok=True)
     shutil.rmtree(site / "reports", ignore_errors=True)
-    config = _write_config(root, output)
+    cache = output / ".jupyter_cache" / fingerprint(root, EXECUTION_INPUTS)[:16]
+    config = _write_config(root, output, cache)
     print("Building the book (the first time, every chapter is executed) ...", flush=True)
     started = time.perf_counter()
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", "."]
@@ -84,6 +86,7 @@ def build(root: Path = ROOT) -> Path:
         # Sphinx would not read the pages that failed again, and so not repeat its warnings at the next build.
         shutil.rmtree(output / ".doctrees", ignore_errors=True)
         raise BookError(_what_failed(root, site, log))
+    _export_notebooks(output, cache)
     stamp.write_text(inputs)
     print(f"Built in {time.perf_counter() - started:.0f} s.")
     return site
@@ -122,13 +125,11 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
         """Print no line for each request."""
 
 
-def _write_config(root, output):
+def _write_config(root, output, cache):
     """Write the configuration of the book with a cache of its own for every state of what the cells depend on."""
     output.mkdir(exist_ok=True)
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-    caches = output / ".jupyter_cache"
-    cache = caches / fingerprint(root, EXECUTION_INPUTS)[:16]
-    for old in caches.glob("*"):
+    for old in cache.parent.glob("*"):
         if old != cache:
             shutil.rmtree(old, ignore_errors=True)
     config["execute"]["cache"] = str(cache)
@@ -138,6 +139,24 @@ def _write_config(root, output):
     path = output / "config.yml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     return path
+
+
+def _export_notebooks(output, cache):
+    """Write the notebooks of the site with all their outputs into ``_build/notebooks``, for nbval.
+
+    Those in ``_build/jupyter_execute`` lack the numbers that were glued into sentences; those in the cache have them, but
+    under the name of a hash, beside older ones.
+    """
+    cached = [nbformat.read(path, as_version=4) for path in cache.rglob("base.ipynb")]
+    by_code = {_code(notebook): notebook for notebook in cached}
+    shutil.rmtree(output / "notebooks", ignore_errors=True)
+    (output / "notebooks").mkdir()
+    for path in (output / "jupyter_execute").rglob("*.ipynb"):
+        nbformat.write(by_code[_code(nbformat.read(path, as_version=4))], output / "notebooks" / path.name)
+
+
+def _code(notebook):
+    return tuple(cell.source for cell in notebook.cells if cell.cell_type == "code")
 
 
 def _what_failed(root, site, log):

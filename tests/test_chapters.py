@@ -81,6 +81,12 @@ def test_a_cell_that_readers_see_is_short(chapter):
         assert not cell.visible or len(lines) <= 12, cell.source
 
 
+def test_a_figure_is_shown_and_no_object_beside_it(chapter):
+    for cell in filter(draws, chapter.code):
+        assert cell.source.endswith("\nplt.show()"), cell.source
+    assert not any(cell.source.endswith(";") for cell in chapter.code), "not every way to run a notebook honours `;`"
+
+
 def test_nothing_is_imported_twice_or_installed(chapter):
     imports = [
         (getattr(node, "module", None), name.name)
