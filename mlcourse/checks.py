@@ -16,6 +16,7 @@ look. In a notebook that sentence is all that is shown.
 import contextlib
 import io
 import textwrap
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 
@@ -37,7 +38,7 @@ class CheckFailed(AssertionError):
 def testing(name: str, see: str) -> Iterator[None]:
     """Run the checks of one exercise, so that whatever goes wrong inside becomes one sentence.
 
-    Warnings and whatever the answer prints are kept away from the test cell: they never change a score.
+    If nothing does, it prints that they passed. Warnings and whatever the answer prints are kept away from the test cell: they never change a score.
 
     Parameters
     ----------
@@ -59,6 +60,7 @@ def testing(name: str, see: str) -> Iterator[None]:
         ):
             warnings.simplefilter("ignore")
             yield
+        print(f"{name}: passed")
         return
     except CheckFailed as failure:
         message = str(failure)
@@ -68,9 +70,10 @@ def testing(name: str, see: str) -> Iterator[None]:
             "with your answer and run that cell"
         )
     except NameError as error:
-        message = f"{name}: {error}: check the spelling, and run the cells above this one first"
+        message = f"{name}: {error}: write it in the cell of this exercise, check its spelling, and run that cell and those above"
     except Exception as error:
-        message = f"{name}: your code raised {type(error).__name__}: {_shorten(str(error)) or 'no message'}"
+        reason = _shorten(str(error)).rstrip(".") or "no message"
+        message = f"{name}: your code raised {type(error).__name__}: {reason}{_line_of_answer(error)}"
     raise CheckFailed(f"{message}. See {see} in the book.") from None
 
 
@@ -212,7 +215,8 @@ def raises(error: type[Exception], call: Callable[[], object], what: str, hint: 
         If the call returns, or raises something else.
     """
     try:
-        outcome = _shorten(repr(call()), length=60)
+        value = call()
+        outcome = "one that was returned, not raised" if isinstance(value, error) else _shorten(repr(value), length=60)
     except error:
         return
     except NotImplementedError:
@@ -305,5 +309,17 @@ def _show(values):
 
 
 def _shorten(text, length=200):
+    """Return the text on one line, without its middle if it is too long: messages often end in the advice."""
     text = " ".join(text.split())
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return text if len(text) <= length else f"{text[: length // 2]} … {text[-length // 2 :]}"
+
+
+def _line_of_answer(error):
+    """Return the last line of the student's cells that was running, never one of the test cell itself."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [
+        frame.line
+        for frame in frames
+        if frame.filename != frames[0].filename and ("ipykernel_" in frame.filename or frame.filename.startswith("<"))
+    ]
+    return f", in your line `{own[-1]}`" if own and own[-1] else ""

@@ -1,5 +1,6 @@
 """What a student reads when a check fails, and what passes."""
 
+import linecache
 import sys
 import warnings
 
@@ -82,7 +83,7 @@ def test_only_the_right_error_refuses_a_call():
     checks.raises(ValueError, lambda: float("x"), "float('x')", "look")
     for call, came in (
         (lambda: None, "None"),
-        (lambda: ValueError(), "ValueError()"),
+        (lambda: ValueError(), "one that was returned, not raised"),
         (lambda: 1 / 0, "ZeroDivisionError"),
     ):
         assert (
@@ -145,6 +146,37 @@ def test_a_failure_in_a_notebook_shows_its_sentence_and_no_line_of_the_test():
     assert shown.stdout.strip() == "slope: expected 2, got 1. See page.html in the book."
 
 
+def test_an_error_names_the_line_of_the_answer_and_none_of_the_test():
+    cells = {"<answer>": "def slope(x):\n    return x - [1]", "<test>": TEST.format(call="slope(2)")}
+    sentence = run(cells)
+    assert "your code raised TypeError: unsupported operand" in sentence
+    assert sentence.endswith("in your line `return x - [1]`. See page.html in the book.")
+    sentence = run({"<test>": TEST.format(call="2 - [1]")})
+    assert "unsupported operand" in sentence
+    assert "in your line" not in sentence
+    assert "[1]" not in sentence
+
+
+TEST = (
+    "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n    checks.number({call}, 2, 'slope')"
+)
+
+
+def run(cells):
+    """Run cells as a notebook would, with their lines known to tracebacks, and return the message of the last."""
+    names = {}
+    with pytest.raises(checks.CheckFailed) as failure:
+        for name, code in cells.items():
+            linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+            exec(compile(code, name, "exec"), names)
+    return str(failure.value)
+
+
+def test_a_long_message_keeps_its_end_where_the_advice_often_stands():
+    advice = "Reshape your data with reshape(-1, 1)."
+    assert advice.rstrip(".") in failure_of(lambda: raise_(ValueError("array=[" + "1 2 3 " * 99 + "] " + advice)))
+
+
 def test_warnings_and_prints_of_an_answer_do_not_reach_the_test_cell(capsys):
     def noisy():
         warnings.warn("deprecated", stacklevel=1)
@@ -156,4 +188,4 @@ def test_warnings_and_prints_of_an_answer_do_not_reach_the_test_cell(capsys):
         warnings.simplefilter("error")
         with checks.testing("noisy", see="page.html"):
             checks.number(noisy(), 2, "noisy()")
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("noisy: passed\n", "")
