@@ -144,8 +144,8 @@ def _write_config(root, output, cache):
 def _export_notebooks(output, cache):
     """Write the notebooks of the site with all their outputs into ``_build/notebooks``, for nbval.
 
-    Those in ``_build/jupyter_execute`` lack the numbers that were glued into sentences; those in the cache have them, but
-    under the name of a hash, beside older ones.
+    Those in ``_build/jupyter_execute`` lack the numbers that were glued into sentences; those in the cache have them,
+    but under the name of a hash, beside older ones.
     """
     cached = [nbformat.read(path, as_version=4) for path in cache.rglob("base.ipynb")]
     by_code = {_code(notebook): notebook for notebook in cached}

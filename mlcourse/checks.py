@@ -38,7 +38,8 @@ class CheckFailed(AssertionError):
 def testing(name: str, see: str) -> Iterator[None]:
     """Run the checks of one exercise, so that whatever goes wrong inside becomes one sentence.
 
-    If nothing does, it prints that they passed. Warnings and whatever the answer prints are kept away from the test cell: they never change a score.
+    If nothing does, it prints that they passed. Warnings, and whatever the answer prints, are kept away from the test
+    cell: they never change a score.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def testing(name: str, see: str) -> Iterator[None]:
             "with your answer and run that cell"
         )
     except NameError as error:
-        message = f"{name}: {error}: write it in the cell of this exercise, check its spelling, and run that cell and those above"
+        message = f"{name}: {error}: write it in the cell of its exercise, mind the spelling, and run that cell"
     except Exception as error:
         reason = _shorten(str(error)).rstrip(".") or "no message"
         message = f"{name}: your code raised {type(error).__name__}: {reason}{_line_of_answer(error)}"
