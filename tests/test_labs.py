@@ -216,7 +216,7 @@ def leaks(secrets, paths):
 # What an author reads who made a mistake
 
 
-def cell(options, code="assert True"):
+def cell(options, code="assert w == 1"):
     return f"```{{code-cell}} ipython3\n:nbgrader: {options}\n{code}\n```\n"
 
 
