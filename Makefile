@@ -34,8 +34,8 @@ lock:  ## write requirements.lock from pyproject.toml (needs uv)
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade --quiet \
 		--output-file requirements.lock
 
-test-versions:  ## run every check on the lowest or the newest versions (WHICH=lowest, WHICH=newest)
-	@sh tests/versions.sh "$(WHICH)"
+test-versions: $(READY)  ## run every check on the lowest or the newest versions (WHICH=lowest, WHICH=newest)
+	@sh tests/versions.sh "$(WHICH)" $(PYTHON)
 
 clean:  ## delete what was built (the environment stays)
 	@rm -rf _build source

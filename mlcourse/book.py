@@ -8,6 +8,7 @@ What this adds to ``jupyter-book build``:
 """
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import http.server
@@ -114,10 +115,9 @@ def serve(port: int, root: Path = ROOT) -> None:
         build(root)
         server.server_activate()
         print(f"Read the book at http://127.0.0.1:{port}/ (stop with Ctrl-C)", flush=True)
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            print("\nStopped.")
+        print("\nStopped.")
 
 
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -187,6 +187,8 @@ def main(arguments: list[str] | None = None) -> None:
         build() if options.command == "build" else serve(options.port)
     except BookError as error:
         sys.exit(f"Error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\nStopped before the book was built: start again, nothing is lost.")
 
 
 if __name__ == "__main__":

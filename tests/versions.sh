@@ -1,5 +1,6 @@
 #!/bin/sh
-# Run the checks on the lowest ($1 = lowest) or the newest ($1 = newest) versions that pyproject.toml admits.
+# Run the checks on the lowest ($1 = lowest) or the newest ($1 = newest) versions that pyproject.toml admits, in an
+# environment made by the Python $2.
 set -eu
 case "${1:-}" in
 lowest | newest) ;;
@@ -9,10 +10,10 @@ lowest | newest) ;;
     ;;
 esac
 venv=.venv-$1
-python3 -m venv --clear "$venv"
+"$2" -m venv --clear "$venv"
 pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
 if [ "$1" = lowest ]; then
-    python3 - >"$venv/constraints.txt" <<'PYTHON'
+    "$2" - >"$venv/constraints.txt" <<'PYTHON'
 import re
 import tomllib
 
