@@ -27,5 +27,5 @@ fi
 "$venv/bin/python" -m pip list | grep -iE '^(jupyter-book|jupyterlab|numpy|pandas|geopandas|matplotlib|scikit-learn|nbgrader|nbval) '
 rm -rf _build
 "$venv/bin/python" -m mlcourse.book build
-"$venv/bin/python" -m pytest -q -n auto --dist loadfile tests
+"$venv/bin/python" -m pytest tests
 rm -rf _build
