@@ -14,16 +14,14 @@ import subprocess
 import sys
 from datetime import datetime
 from html.parser import HTMLParser
-from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 from nbgrader.api import Gradebook
 
 from mlcourse.grading.labs import REGIONS, release
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-LABS = sorted(path.stem for path in (ROOT / "solutions").glob("lab-*.md"))
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
 ATTACK = (
     '<script>alert(1)</script> <img src="x" onerror="alert(1)"> <a href="javascript:alert(1)">a link</a>\n\n'

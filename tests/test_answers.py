@@ -10,7 +10,6 @@
 import copy
 import time
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,10 +18,9 @@ from nbgrader.preprocessors import ClearSolutions
 
 from mlcourse.grading.labs import read_lab
 from mutants import mutants
+from paths import LABS, ROOT
 from trial import solution_cells, test_cells, try_answers
 
-ROOT = Path(__file__).resolve().parents[1]
-LABS = sorted(path.stem for path in (ROOT / "solutions").glob("lab-*.md"))
 UNSOLVED = ("is not written yet", "is not defined")
 
 test_cells.__test__ = False

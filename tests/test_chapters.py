@@ -2,19 +2,19 @@
 
 import ast
 import re
-from pathlib import Path
 
 import jupytext
 import pytest
 
-ROOT = Path(__file__).parents[1]
-CHAPTERS = [path for path in sorted((ROOT / "book").glob("*.md")) if "\nkernelspec:" in path.read_text("utf-8")]
-LABS = sorted((ROOT / "solutions").glob("lab-*.md"))
+from paths import CHAPTERS, LABS, ROOT
+
+CHAPTER_TEXTS = {name: (ROOT / "book" / f"{name}.md").read_text("utf-8") for name in CHAPTERS}
+LAB_TEXTS = {name: (ROOT / "solutions" / f"{name}.md").read_text("utf-8") for name in LABS}
 
 
-@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+@pytest.fixture(params=CHAPTERS)
 def chapter(request):
-    notebook = jupytext.reads(request.param.read_text("utf-8"), fmt="md:myst")
+    notebook = jupytext.reads(CHAPTER_TEXTS[request.param], fmt="md:myst")
     notebook.text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     notebook.code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in notebook.code:
@@ -49,17 +49,21 @@ def test_a_chapter_opens_with_three_to_six_objectives_and_what_they_need(chapter
 def test_every_objective_is_on_the_course_map_and_served_by_an_exercise_or_a_lab(chapter):
     course_map = (ROOT / "book" / "course-map.md").read_text("utf-8")
     exercises = "".join(re.findall(r"\{exercise-start\}.*?\{exercise-end\}", chapter.text, re.S))
-    served = exercises + "".join(path.read_text("utf-8") for path in LABS)
+    served = exercises + "".join(LAB_TEXTS.values())
     for objective in objectives_of(chapter.text):
         assert re.search(rf"^\| {objective} \|", course_map, re.M) and re.search(rf"\b{objective}\b", served), objective
 
 
-def test_labs_name_objectives_that_exist_at_every_exercise():
-    known = {one for path in CHAPTERS for one in objectives_of(path.read_text("utf-8"))}
-    for path in LABS:
-        for exercise in re.findall(r"^## Exercise \d+ .*?\n(.*?)(?=^## |\Z)", path.read_text("utf-8"), re.M | re.S):
-            named = re.findall(r"[A-Z]{2,3}-\d", exercise.strip().split("\n\n")[0])
+def test_an_exercise_of_a_lab_names_objectives_that_exist_and_gives_an_example():
+    known = {one for text in CHAPTER_TEXTS.values() for one in objectives_of(text)}
+    for text in LAB_TEXTS.values():
+        exercises = re.findall(r"^## Exercise \d+ .*?\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+        assert exercises
+        for exercise in exercises:
+            head = exercise.strip().split("\n\n")[0]
+            named = re.findall(r"[A-Z]{2,3}-\d", head)
             assert named and set(named) <= known, exercise[:200]
+            assert "**Example.**" in exercise or "written answer" in head, exercise[:200]
 
 
 def test_the_parts_that_close_a_chapter_are_there_in_order(chapter):

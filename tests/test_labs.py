@@ -6,9 +6,10 @@ import re
 import nbformat
 import pytest
 
-from course import LABS, ROOT, Lab, LiveParts, calls, errors, grade_id, make_course, run, seconds_of, squeezed, text_of
+from course import Lab, LiveParts, calls, errors, grade_id, make_course, run, seconds_of, squeezed, text_of
 from mlcourse.grading.labs import REGIONS, LabError, read_lab, release
 from mlcourse.grading.preprocessors import ShowHintsOnly
+from paths import LABS, ROOT
 
 UNSOLVED = ("is not written yet", "is not defined")
 MARKERS = [f"BEGIN {region}" for region in REGIONS]
@@ -234,14 +235,14 @@ HIDDEN = "### BEGIN HIDDEN TESTS\nassert w == 1\n### END HIDDEN TESTS"
         (cell("{grade_id: w-1, points: -1}"), "whole number above 0"),
         (cell("{grade_id: w-1, points: true}"), "whole number above 0"),
         (cell("{grade_id: w-1, points: 1}") * 2, "two cells have the grade_id w-1"),
-        (cell("{grade_id: w, locked: true}", HIDDEN), "hidden tests must stand in a test cell"),
+        (cell("{grade_id: w}", HIDDEN), "hidden tests must stand in a test cell"),
         (cell("{grade_id: w-1, points: 1}", HIDDEN.replace("END", "end")), "needs an '### END HIDDEN TESTS'"),
         (cell("{grade_id: w-1, points: 1}", HIDDEN.replace("###", "#")), "alone on its line"),
         (cell("{grade_id: w-1, points: 1}", "w == 1"), "must not end in an expression"),
         (cell("{grade_id: w-1, points: 1}", "# nothing"), "tests nothing"),
         (cell("{grade_id: w-1, points: 1}", "assert w =="), "must hold plain Python"),
         (cell("{grade_id: w, solution: true}", "w = 1"), "needs a '### BEGIN SOLUTION' line"),
-        ("### BEGIN MARK SCHEME\n1 point\n### END MARK SCHEME\n", "mark scheme must stand in a cell with"),
+        ("### BEGIN MARK SCHEME\n1 point\n### END MARK SCHEME\n", "mark scheme must stand in a locked cell"),
         ("*{{ points b }}*\n\n" + cell("{grade_id: w-1, points: 1}"), "the points of b, but no graded cell"),
     ],
 )

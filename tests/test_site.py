@@ -6,16 +6,15 @@ import os
 import re
 import shutil
 import threading
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
 from bs4 import BeautifulSoup
 
-ROOT = Path(__file__).parents[1]
+from paths import CHAPTERS, ROOT
+
 SITE = ROOT / "_build" / "html"
-CHAPTERS = [path.stem for path in sorted((ROOT / "book").glob("*.md")) if "\nkernelspec:" in path.read_text("utf-8")]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 from threadpoolctl import threadpool_limits
 
+from course import grade_id, grader
+
 SECONDS = 10
 TOO_LONG = f"took too long: stopped after {SECONDS} seconds"
 
@@ -24,13 +26,13 @@ _fork = multiprocessing.get_context("fork")
 
 def solution_cells(notebook):
     """Return the solution cells of a lab that hold code, by their grade_id."""
-    return {_grade_id(cell): cell for cell in notebook.cells if _is_code(cell) and _grader(cell).get("solution")}
+    return {grade_id(cell): cell for cell in notebook.cells if _is_code(cell) and grader(cell).get("solution")}
 
 
 def test_cells(notebook, solution):
     """Return the test cells of the exercise whose solution cell has the grade_id `solution`, by their grade_id."""
-    graded = (cell for cell in notebook.cells if _is_code(cell) and _grader(cell).get("grade"))
-    return {_grade_id(cell): cell for cell in graded if _grade_id(cell).startswith(f"{solution}-")}
+    graded = (cell for cell in notebook.cells if _is_code(cell) and grader(cell).get("grade"))
+    return {grade_id(cell): cell for cell in graded if grade_id(cell).startswith(f"{solution}-")}
 
 
 def try_answers(notebook, answers):
@@ -56,14 +58,14 @@ def try_answers(notebook, answers):
     _import_all(code)
     with threadpool_limits(1), _silence():
         for number, cell in enumerate(code):
-            name = _grade_id(cell)
+            name = grade_id(cell)
             if name in solutions:
                 tests = test_cells(notebook, name)
                 last = max((code.index(test) for test in tests.values()), default=number)
                 exercise = code[number + 1 : last + 1]
                 results[name] = _try_all(answers.get(name, {}), exercise, tests, state)
             # A test cell that refuses the instructor's answer is reported when that answer is tried
-            with contextlib.suppress(AssertionError) if _grader(cell).get("grade") else contextlib.nullcontext():
+            with contextlib.suppress(AssertionError) if grader(cell).get("grade") else contextlib.nullcontext():
                 exec(cell.source, state)
             plt.close("all")
     return results
@@ -112,8 +114,8 @@ def _try_one(code, exercise, state, sender):
     messages = {}
     for cell in exercise:
         message = _run(cell.source, state)
-        if _grader(cell).get("grade"):
-            messages[_grade_id(cell)] = message
+        if grader(cell).get("grade"):
+            messages[grade_id(cell)] = message
     sender.send(messages)
 
 
@@ -136,11 +138,3 @@ def _silence():
 
 def _is_code(cell):
     return cell.cell_type == "code"
-
-
-def _grader(cell):
-    return cell.metadata.get("nbgrader", {})
-
-
-def _grade_id(cell):
-    return _grader(cell).get("grade_id")

@@ -8,7 +8,7 @@ A lab's source says of a cell only what cannot be derived. Its metadata key ``nb
 - ``{grade_id: NAME, solution: true}`` for a cell that the student fills in,
 - ``{grade_id: NAME-1, points: 2}`` for a test cell,
 - ``{grade_id: NAME, solution: true, points: 3}`` for a written answer, graded by hand,
-- ``{grade_id: NAME, locked: true}`` for a given cell that must not be changed.
+- ``{grade_id: NAME}`` for a given cell that is locked: the grader restores it, whatever a student does to it.
 
 In the text, ``{{ points }}`` stands for the points of the lab and ``{{ points NAME }}`` for those of the cells whose
 grade_id is NAME or begins with ``NAME-``.
@@ -30,7 +30,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parents[2]
 REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
-GRADER_KEYS = {"grade_id", "solution", "points", "locked"}
+GRADER_KEYS = {"grade_id", "solution", "points"}
 
 
 class LabError(Exception):
@@ -184,7 +184,9 @@ def _check(cell):
     if "### BEGIN HIDDEN TESTS" in cell.source and not (grader.get("grade") and cell.cell_type == "code"):
         raise LabError("hidden tests must stand in a test cell, one with points and no solution")
     if "### BEGIN MARK SCHEME" in cell.source and not grader.get("locked"):
-        raise LabError("a mark scheme must stand in a cell with `locked: true`, from which the release removes it")
+        raise LabError(
+            "a mark scheme must stand in a locked cell, `nbgrader: {grade_id: NAME}`: the release removes it"
+        )
     if grader.get("grade") and cell.cell_type == "code":
         try:
             statements = ast.parse(cell.source).body
