@@ -76,10 +76,40 @@ def load_toy_regression(split="train"):
     FileNotFoundError
         If the data folder is missing.
     """
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test', not {split!r}.")
+    _check_split(split)
     points = _read_floats(f"toy_regression_{split}.csv")
     return points["x"][:, np.newaxis], points["y"]
+
+
+def load_toy_classification(split="train"):
+    """Load the course's toy classification data: three round groups of points in the plane, some of them mixed.
+
+    Drawn by scikit-learn's ``make_blobs(n_samples=100, centers=3, random_state=0)`` and halved at random.
+
+    Parameters
+    ----------
+    split : {"train", "test"}, default "train"
+        Which half.
+
+    Returns
+    -------
+    X : array of shape (50, 2)
+        Features; no unit.
+    y : array of shape (50,)
+        Classes 0, 1 and 2.
+
+    Raises
+    ------
+    ValueError
+        If `split` is neither "train" nor "test".
+    """
+    from sklearn.datasets import make_blobs  # takes a second, and not every reader of data needs it
+    from sklearn.model_selection import train_test_split
+
+    _check_split(split)
+    X, y = make_blobs(n_samples=100, centers=3, n_features=2, random_state=0)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
+    return (X_train, y_train) if split == "train" else (X_test, y_test)
 
 
 def load_california_housing():
@@ -215,6 +245,11 @@ def load_play_tennis():
     in circulation, see `data/README.md`).
     """
     return pd.read_csv(_data_file("play_tennis.csv"))
+
+
+def _check_split(split):
+    if split not in ("train", "test"):
+        raise ValueError(f"split must be 'train' or 'test', not {split!r}.")
 
 
 def _read_floats(name):

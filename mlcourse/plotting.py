@@ -1,4 +1,4 @@
-"""The course's figures: one style, and the two plots that the chapters and labs draw again and again."""
+"""The course's figures: one style, and the plots that the chapters and labs draw again and again."""
 
 from pathlib import Path
 
@@ -69,7 +69,9 @@ def plot_predictions(model, X, y=None, *, interval=None, ax=None, label=None, n_
     return ax
 
 
-def plot_decision_regions(model, X, y, *, ax=None, feature_names=None, n_grid=300):
+def plot_decision_regions(
+    model, X, y, *, ax=None, feature_names=None, n_grid=300, marker_size=26, legend=True
+):
     """Draw the regions in which a classifier predicts each class, and the training points, with a legend.
 
     Parameters
@@ -87,6 +89,10 @@ def plot_decision_regions(model, X, y, *, ax=None, feature_names=None, n_grid=30
         Axes that have labels keep them.
     n_grid : int, default 300
         Number of grid points along each axis. A smaller number is coarser, and quicker for a slow model.
+    marker_size : float, default 26
+        Area of the points' markers in square points; smaller for many points, 0 for none.
+    legend : bool, default True
+        Whether to name the classes beside the axes.
 
     Returns
     -------
@@ -103,9 +109,8 @@ def plot_decision_regions(model, X, y, *, ax=None, feature_names=None, n_grid=30
         feature_names = X.columns if isinstance(X, pd.DataFrame) else ("feature 1", "feature 2")
     points, labels = np.asarray(X), np.ravel(y)
 
-    across, up = (_padded_grid(column, n_grid) for column in points.T)
-    grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    predicted = np.ravel(model.predict(_in_the_form_of(X, grid)))
+    across, up, grid = _grid_over(X, n_grid)
+    predicted = np.ravel(model.predict(grid))
     classes = np.union1d(labels, predicted)
     if len(classes) > len(PALETTE):
         raise ValueError(
@@ -120,10 +125,105 @@ def plot_decision_regions(model, X, y, *, ax=None, feature_names=None, n_grid=30
     light = ListedColormap([_lighter(colour) for colour in PALETTE[: len(classes)]])
     ax.pcolormesh(across, up, regions, cmap=light, vmin=-0.5, vmax=len(classes) - 0.5, rasterized=True)
     for name, colour, marker in zip(classes, PALETTE, MARKERS):
-        members = points[labels == name]
-        ax.scatter(*members.T, s=26, color=colour, marker=marker, edgecolor="white", linewidth=0.5, label=str(name))
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # beside the axes, so that it hides no region
+        _scatter_class(ax, points[labels == name], name, colour, marker, marker_size)
+    if legend:
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # beside the axes: it hides no region
     _label_axes(ax, *feature_names)
+    return ax
+
+
+def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120, levels=(0.25, 0.5, 0.75)):
+    """Draw the contours of the posterior probability of each class, and last the regions of the predicted classes.
+
+    Parameters
+    ----------
+    model : object with the methods predict and predict_proba and the attribute classes_
+        A fitted classifier. Both methods take an array of shape (n_grid * n_grid, 2), or a DataFrame if `X` is one.
+    X, y, feature_names, n_grid
+        As for `plot_decision_regions`.
+    levels : sequence of float, default (0.25, 0.5, 0.75)
+        Probabilities at which a contour is drawn and labelled.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (n_classes + 1,)
+        In rows of two. The panel of a class carries its name and shows its points filled, the others pale.
+
+    Raises
+    ------
+    ValueError
+        As for `plot_decision_regions`.
+    """
+    _check_columns(X, 2, "plot_posteriors draws two features")
+    across, up, grid = _grid_over(X, n_grid)
+    posteriors = model.predict_proba(grid).T.reshape(-1, n_grid, n_grid)
+    n_rows = -(-(len(posteriors) + 1) // 2)
+    fig, axes = plt.subplots(
+        nrows=n_rows, ncols=2, sharex=True, sharey=True, squeeze=False, figsize=(7, 0.4 + 2.8 * n_rows)
+    )
+    *panels, last = axes.flat[: len(posteriors) + 1]
+    for unused in axes.flat[len(posteriors) + 1 :]:
+        unused.remove()
+    for name, posterior, ax in zip(model.classes_, posteriors, panels):
+        ax.set_title(f"posterior of class {name}")
+        lines = ax.contour(across, up, posterior, levels=levels, colors=DARK, linewidths=1.2)
+        ax.clabel(lines, fontsize=9)
+        for other, colour, marker in zip(model.classes_, PALETTE, MARKERS):
+            members = np.asarray(X)[np.ravel(y) == other]
+            _scatter_class(ax, members, other, colour if other == name else _lighter(colour), marker, 20)
+    plot_decision_regions(
+        model, X, y, ax=last, feature_names=feature_names, n_grid=n_grid, marker_size=20, legend=False
+    )
+    last.set_title("predicted class")
+    fig.legend(*last.get_legend_handles_labels(), loc="outside lower center", ncols=len(posteriors), title="class")
+    for ax in panels:
+        _label_axes(ax, last.get_xlabel(), last.get_ylabel())
+        ax.label_outer()
+    last.label_outer()
+    return axes.flat[: len(posteriors) + 1]
+
+
+def plot_california(housing, values, *, ax=None, label=None, **point_options):
+    """Draw a map of block groups over the outline of California, coloured by a value.
+
+    Parameters
+    ----------
+    housing : DataFrame with the columns Longitude and Latitude
+        Block groups, as `datasets.load_california_housing` returns them, or some of its rows.
+    values : array of shape (n,)
+        What the colour shows, for example the median house value or the residual, in any unit.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw. The default is a new figure.
+    label : str, optional
+        Name and unit of the values, beside the colour bar. Without it no colour bar is drawn.
+    **point_options
+        Passed on to `matplotlib.axes.Axes.scatter`, for example ``cmap``, ``vmin`` and ``vmax`` or ``s``.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        In degrees, with one degree of longitude as wide as it is at California's latitude.
+    """
+    from .datasets import load_us_states
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6, 5))
+    ax.grid(False)
+    states = load_us_states()
+    outline = states[states["NAME"] == "California"]
+    outline.plot(ax=ax, facecolor="0.94", edgecolor="0.4", linewidth=0.8, aspect=None)
+    points = ax.scatter(
+        housing["Longitude"],
+        housing["Latitude"],
+        c=np.ravel(values),
+        **{"s": 3, "linewidth": 0, "rasterized": True, **point_options},
+    )
+    west, south, east, north = outline.total_bounds
+    ax.set(xlim=(west - 0.3, east + 0.3), ylim=(south - 0.3, north + 0.3))
+    ax.set_aspect(1 / np.cos(np.deg2rad((south + north) / 2)))
+    if label is not None:
+        ax.figure.colorbar(points, ax=ax, label=label)
+    _label_axes(ax, "longitude (°)", "latitude (°)")
     return ax
 
 
@@ -137,9 +237,18 @@ def _in_the_form_of(X, grid):
     return pd.DataFrame(grid, columns=X.columns) if isinstance(X, pd.DataFrame) else grid
 
 
+def _grid_over(X, n_grid):
+    across, up = (_padded_grid(column, n_grid) for column in np.asarray(X).T)
+    return across, up, _in_the_form_of(X, np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2))
+
+
 def _padded_grid(column, n_grid):
     margin = 0.05 * np.ptp(column)
     return np.linspace(column.min() - margin, column.max() + margin, n_grid)
+
+
+def _scatter_class(ax, members, name, colour, marker, size):
+    ax.scatter(*members.T, s=size, color=colour, marker=marker, edgecolor="white", linewidth=0.5, label=str(name))
 
 
 def _lighter(colour):
