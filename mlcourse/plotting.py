@@ -209,6 +209,8 @@ def plot_california(housing, values, *, ax=None, label=None, **point_options):
     if ax is None:
         _, ax = plt.subplots(figsize=(6, 5))
     ax.grid(False)
+    _label_axes(ax, "longitude (°)", "latitude (°)")
+    names = ax.get_xlabel(), ax.get_ylabel()
     states = load_us_states()
     outline = states[states["NAME"] == "California"]
     outline.plot(ax=ax, facecolor="0.94", edgecolor="0.4", linewidth=0.8, aspect=None)
@@ -221,9 +223,9 @@ def plot_california(housing, values, *, ax=None, label=None, **point_options):
     west, south, east, north = outline.total_bounds
     ax.set(xlim=(west - 0.3, east + 0.3), ylim=(south - 0.3, north + 0.3))
     ax.set_aspect(1 / np.cos(np.deg2rad((south + north) / 2)))
+    ax.set(xlabel=names[0], ylabel=names[1])  # geopandas gave them names of its own
     if label is not None:
         ax.figure.colorbar(points, ax=ax, label=label)
-    _label_axes(ax, "longitude (°)", "latitude (°)")
     return ax
 
 

@@ -1,6 +1,15 @@
 import matplotlib
+import pytest
 
 matplotlib.use("Agg")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Under ``--dist=loadgroup``, keep the tests of a file together, and of a lab where they take the labs in turn."""
+    for item in items:
+        lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.name}-{lab}" if lab else str(item.path)))
 
 
 def pytest_terminal_summary(terminalreporter):

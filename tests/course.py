@@ -1,4 +1,4 @@
-"""A throw-away course: its labs are released, handed in by a class of six, and graded, all by nbgrader itself.
+"""A throw-away course: its lab is released, handed in by a class of six, and graded, all by nbgrader itself.
 
 ``released`` hands in the notebook untouched, ``half`` the first half of the exercises, ``perfect`` the instructor's
 answers, ``noisy`` the same with prints and warnings everywhere, ``wrong`` the same with a function that returns None,
@@ -30,9 +30,11 @@ ATTACK = (
 LIVELY = ["text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript"]
 
 
-def make_course(root):
-    """Copy what nbgrader needs to `root` and release all labs."""
-    shutil.copytree(ROOT / "solutions", root / "solutions")
+def make_course(root, labs):
+    """Copy what nbgrader needs to `root` and release some labs."""
+    (root / "solutions").mkdir()
+    for name in labs:
+        shutil.copy(ROOT / "solutions" / f"{name}.md", root / "solutions")
     shutil.copy(ROOT / "nbgrader_config.py", root)
     release(root)
     return root

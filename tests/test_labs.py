@@ -16,13 +16,9 @@ MARKERS = [f"BEGIN {region}" for region in REGIONS]
 STUDENTS = ["released", "half", "perfect", "noisy", "wrong", "script"]
 
 
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return make_course(tmp_path_factory.mktemp("course"))
-
-
 @pytest.fixture(scope="module", params=LABS)
-def lab(request, course):
+def lab(request, tmp_path_factory):
+    course = make_course(tmp_path_factory.mktemp("course"), [request.param])
     return Lab(course, request.param)
 
 
@@ -35,7 +31,8 @@ def graded(lab):
 # What students get
 
 
-def test_the_notebooks_in_labs_are_what_the_sources_generate(course):
+def test_the_notebooks_in_labs_are_what_the_sources_generate(tmp_path):
+    course = make_course(tmp_path, LABS)
     stored, generated = (
         {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.ipynb") if is_ours(path)}
         for folder in (ROOT / "labs", course / "labs")
@@ -264,9 +261,9 @@ def test_a_missing_source_is_named(tmp_path):
 # Last, since it would disturb a class that is not graded yet
 
 
-def test_releasing_again_gives_the_same_bytes_and_keeps_the_grades(course, graded):
-    paths = sorted((course / "labs").rglob("*.ipynb"))
+def test_releasing_again_gives_the_same_bytes_and_keeps_the_grades(graded):
+    paths = sorted((graded.root / "labs").rglob("*.ipynb"))
     before, totals = [path.read_bytes() for path in paths], graded.totals()
-    release(course)
+    release(graded.root)
     assert [path.read_bytes() for path in paths] == before
     assert graded.totals() == totals

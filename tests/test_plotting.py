@@ -11,7 +11,15 @@ from matplotlib.colors import to_hex, to_rgba
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from mlcourse.plotting import MARKERS, PALETTE, plot_decision_regions, plot_predictions, use_style
+from mlcourse.plotting import (
+    MARKERS,
+    PALETTE,
+    plot_california,
+    plot_decision_regions,
+    plot_posteriors,
+    plot_predictions,
+    use_style,
+)
 
 X_LINE = np.array([[0.0], [1.0], [3.0]])
 Y_LINE = 2 * X_LINE[:, 0] + 1
@@ -199,3 +207,62 @@ def test_a_regression_passed_as_a_classifier_is_refused(line):
     model = LinearRegression().fit(X_PLANE, np.arange(6))
     with pytest.raises(ValueError, match="at most 7 classes"):
         plot_decision_regions(model, X_PLANE, np.arange(6), n_grid=10)
+
+
+@pytest.mark.parametrize(("size", "shown"), [(3, 3), (0, 0)])
+def test_markers_have_the_size_asked_for_and_the_legend_can_be_left_out(nearest, size, shown):
+    ax = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=10, marker_size=size, legend=False)
+    assert [points.get_sizes().tolist() for points in class_points(ax).values()] == [[shown]] * 3
+    assert ax.get_legend() is None
+
+
+# Posteriors
+
+
+@pytest.fixture
+def soft():
+    return LogisticRegression().fit(X_PLANE / [10, 1], Y_PLANE)
+
+
+def test_the_posteriors_have_a_panel_for_each_class_and_one_for_the_predictions(soft):
+    axes = plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=20)
+    names = ["bare soil", "forest", "water"]
+    assert [ax.get_title() for ax in axes] == [f"posterior of class {name}" for name in names] + ["predicted class"]
+    [legend] = axes[0].figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+
+
+def test_a_contour_of_the_posterior_runs_where_the_model_gives_that_probability(soft):
+    ax = plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=80, levels=[0.5])[2]
+    [contour] = [drawn for drawn in ax.collections if hasattr(drawn, "levels")]
+    along = np.concatenate([path.vertices for path in contour.get_paths()])
+    water = soft.predict_proba(along)[:, list(soft.classes_).index("water")]
+    assert len(along) > 10
+    np.testing.assert_allclose(water, 0.5, atol=0.01)
+
+
+def test_posteriors_of_four_classes_leave_no_empty_panel():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 4
+    model = LogisticRegression().fit(X, y)
+    axes = plot_posteriors(model, X, y, n_grid=10, feature_names=("red", "green"))
+    assert len(axes) == 5 and len(axes[0].figure.axes) == 5
+    assert (axes[0].get_ylabel(), axes[4].get_xlabel()) == ("green", "red")
+
+
+# The map
+
+
+def test_the_map_shows_the_block_groups_in_colour_over_the_outline_of_california():
+    housing = pd.DataFrame({"Longitude": [-122.2, -118.2], "Latitude": [37.9, 34.1]})
+    ax = plot_california(housing, [1.0, 3.0], label="value (100,000 $)", cmap="coolwarm", s=7)
+    outline, points = ax.collections[:2]
+    np.testing.assert_allclose(points.get_offsets(), housing)
+    assert (points.get_array().tolist(), points.cmap.name, points.get_sizes().tolist()) == ([1, 3], "coolwarm", [7])
+    assert outline.get_paths()[0].contains_points(housing.to_numpy()).all()
+    assert [axes.get_ylabel() for axes in ax.figure.axes] == ["latitude (°)", "value (100,000 $)"]
+
+
+def test_a_map_without_a_label_has_no_colour_bar():
+    housing = pd.DataFrame({"Longitude": [-122.2], "Latitude": [37.9]})
+    _, ax = plt.subplots()
+    assert plot_california(housing, [1.0], ax=ax) is ax and ax.figure.axes == [ax]
