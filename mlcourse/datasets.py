@@ -112,6 +112,54 @@ def load_toy_classification(split="train"):
     return (X_train, y_train) if split == "train" else (X_test, y_test)
 
 
+def make_gaussians(n_samples, rng, shape):
+    """Draw points in the plane from two Gaussian classes that are equally likely.
+
+    The course trains on the first 1,200 of 3,200 points and tests on the other 2,000.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of points.
+    rng : numpy.random.Generator
+        Source of the random numbers, for example ``np.random.default_rng(0)``.
+    shape : {"one-covariance", "round-and-elongated"}
+        "one-covariance": both classes have the covariance [[1, 0.5], [0.5, 1]], around (0, 0) and (2.35, 0), so that
+        the best boundary is a straight line.
+        "round-and-elongated": class 0 is round, with standard deviation 1 around (0, 0). Class 1 has the standard
+        deviations 2.75 along its axis and 1.1 across, and its centre is 2.3 from the point (1.5, 0) in the direction
+        of that axis. The direction is new in every draw: its angle in degrees is the first number that is drawn,
+        ``rng.normal(0, 57)``. The best boundary is a quadratic curve.
+
+    Returns
+    -------
+    X : array of shape (n_samples, 2)
+        Features; no unit.
+    y : array of shape (n_samples,)
+        Classes 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If `shape` is neither of the two.
+    """
+    if shape not in ("one-covariance", "round-and-elongated"):
+        raise ValueError(f"shape must be 'one-covariance' or 'round-and-elongated', not {shape!r}.")
+    if shape == "one-covariance":
+        centre = np.array([2.35, 0.0])
+        spreads = [np.linalg.cholesky([[1, 0.5], [0.5, 1]])] * 2
+    else:
+        angle = np.deg2rad(rng.normal(0, 57))
+        axis = np.array([np.cos(angle), np.sin(angle)])
+        centre = np.array([1.5, 0.0]) + 2.3 * axis
+        across = np.array([-axis[1], axis[0]])
+        spreads = [np.eye(2), np.column_stack([2.75 * axis, 1.1 * across])]
+    y = rng.integers(0, 2, n_samples)
+    noise = rng.standard_normal((n_samples, 2))
+    X = np.where(y[:, np.newaxis] == 0, noise @ spreads[0].T, centre + noise @ spreads[1].T)
+    return X, y
+
+
 def load_california_housing():
     """Load the California housing data: one row per block group of the 1990 US census.
 

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import fetch_california_housing
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LinearRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 from mlcourse import datasets
 
@@ -72,9 +74,52 @@ def test_a_toy_sample_stays_in_the_interval_asked_for_and_scatters_by_a_tenth():
     assert np.std(y - datasets.toy_function(X[:, 0])) == pytest.approx(0.1, rel=0.05)
 
 
-def test_an_unknown_split_is_refused_with_the_allowed_ones():
+@pytest.mark.parametrize("load", [datasets.load_toy_regression, datasets.load_toy_classification])
+def test_an_unknown_split_is_refused_with_the_allowed_ones(load):
     with pytest.raises(ValueError, match="'train' or 'test', not 'validation'"):
-        datasets.load_toy_regression("validation")
+        load("validation")
+
+
+def test_toy_classification_is_a_hundred_points_in_three_groups_halved():
+    halves = [datasets.load_toy_classification(split) for split in ("train", "test")]
+    X, y = (np.concatenate(parts) for parts in zip(*halves))
+    assert [part.shape for half in halves for part in half] == [(50, 2), (50,)] * 2
+    assert len(np.unique(X, axis=0)) == 100 and sorted(np.bincount(y)) == [33, 33, 34]
+
+
+def test_the_gaussians_of_one_covariance_have_the_moments_that_are_documented():
+    X, y = datasets.make_gaussians(40_000, np.random.default_rng(1), "one-covariance")
+    assert y.mean() == pytest.approx(0.5, abs=0.01)
+    for label, centre in ((0, [0, 0]), (1, [2.35, 0])):
+        np.testing.assert_allclose(X[y == label].mean(axis=0), centre, atol=0.03)
+        np.testing.assert_allclose(np.cov(X[y == label].T), [[1, 0.5], [0.5, 1]], atol=0.03)
+
+
+def test_the_elongated_gaussian_points_where_the_first_number_of_its_draw_says():
+    X, y = datasets.make_gaussians(40_000, np.random.default_rng(2), "round-and-elongated")
+    angle = np.deg2rad(np.random.default_rng(2).normal(0, 57))
+    axis, across = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    elongated = X[y == 1] - ([1.5, 0] + 2.3 * axis)
+    np.testing.assert_allclose(elongated.mean(axis=0), 0, atol=0.05)
+    np.testing.assert_allclose([np.std(elongated @ axis), np.std(elongated @ across)], [2.75, 1.1], rtol=0.02)
+    np.testing.assert_allclose(np.cov(X[y == 0].T), np.eye(2), atol=0.03)
+
+
+def test_lda_and_nearest_neighbours_reach_the_accuracies_of_the_course_on_both_gaussian_data_sets():
+    expected = {"one-covariance": (["0.91 ± 0.01"] * 2), "round-and-elongated": ["0.85 ± 0.03", "0.85 ± 0.01"]}
+    for shape, figures in expected.items():
+        scores = []
+        for seed in range(20):
+            X, y = datasets.make_gaussians(3200, np.random.default_rng(seed), shape)
+            models = LinearDiscriminantAnalysis(), KNeighborsClassifier(n_neighbors=125)
+            scores.append([model.fit(X[:1200], y[:1200]).score(X[1200:], y[1200:]) for model in models])
+        means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1)
+        assert [f"{mean:.2f} ± {spread:.2f}" for mean, spread in zip(means, spreads)] == figures, shape
+
+
+def test_an_unknown_shape_is_refused_with_the_allowed_ones():
+    with pytest.raises(ValueError, match="'one-covariance' or 'round-and-elongated', not 'square'"):
+        datasets.make_gaussians(10, np.random.default_rng(0), "square")
 
 
 # California
