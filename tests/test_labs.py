@@ -235,6 +235,7 @@ HIDDEN = "### BEGIN HIDDEN TESTS\nassert w == 1\n### END HIDDEN TESTS"
         (cell("{grade_id: w}", HIDDEN), "hidden tests must stand in a test cell"),
         (cell("{grade_id: w-1, points: 1}", HIDDEN.replace("END", "end")), "needs an '### END HIDDEN TESTS'"),
         (cell("{grade_id: w-1, points: 1}", HIDDEN.replace("###", "#")), "alone on its line"),
+        ("### BEGIN MARK SCHEME\n1 point ### END MARK SCHEME\n", "alone on its line"),
         (cell("{grade_id: w-1, points: 1}", "w == 1"), "must not end in an expression"),
         (cell("{grade_id: w-1, points: 1}", "# nothing"), "tests nothing"),
         (cell("{grade_id: w-1, points: 1}", "assert w =="), "must hold plain Python"),

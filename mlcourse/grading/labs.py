@@ -175,7 +175,7 @@ def _complete(cell):
 def _check(cell):
     """Refuse what nbgrader would accept silently and then release or grade wrongly."""
     for region in REGIONS:
-        begin, end = (len(re.findall(f"### {edge} {region}$", cell.source, re.M)) for edge in ("BEGIN", "END"))
+        begin, end = (len(re.findall(rf"^ *### {edge} {region}$", cell.source, re.M)) for edge in ("BEGIN", "END"))
         if begin != end or begin != len(re.findall(f"BEGIN {region}", cell.source)):
             raise LabError(f"every '### BEGIN {region}' needs an '### END {region}', each alone on its line")
     grader = cell.metadata.get("nbgrader", {})
