@@ -20,9 +20,9 @@ test: $(READY)  ## run every check
 	@$(PYTHON) -m mlcourse.book build
 	@$(PYTHON) -m mlcourse.grading.labs --sources
 	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
-	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
+	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
 	@echo "Running the labs and all other checks ..."
-	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
+	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
 
 lab: $(READY)  ## open JupyterLab on the labs
 	@cd labs && ../$(PYTHON) -m jupyterlab
