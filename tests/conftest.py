@@ -4,12 +4,10 @@ import pytest
 matplotlib.use("Agg")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_itemcollected(item):
     """Under ``--dist=loadgroup``, keep the tests of a file together, and of a lab where they take the labs in turn."""
-    for item in items:
-        lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.name}-{lab}" if lab else str(item.path)))
+    lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
+    item.add_marker(pytest.mark.xdist_group(f"{item.path.name}-{lab}" if lab else str(item.path)))
 
 
 def pytest_terminal_summary(terminalreporter):

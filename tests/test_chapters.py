@@ -29,7 +29,7 @@ def objectives_of(text):
 
 def without_code_and_math(text):
     """Return the prose: no code, formulas, roles with their content, tables' options, or links' targets."""
-    text = re.sub(r"^\$\$.*?\$\$|^```.*?^```|^\s*:\w+:.*?$|C4\.5", "", text, flags=re.S | re.M)  # C4.5 is a name
+    text = re.sub(r"^\$\$.*?\$\$|^```.*?^```|^\s*:\w+:.*?$|C(?:4\.5|5\.0)", "", text, flags=re.S | re.M)  # names
     return re.sub(r"\{[\w:]+\}`[^`]*`+|`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", text)
 
 

@@ -195,8 +195,7 @@ def test_nothing_secret_reaches_the_site(lab):
     if not site.is_dir():
         pytest.fail("the site has not been built: run `make book`")
     chapters = squeezed("\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md")))
-    secrets = lab.secrets("HIDDEN TESTS") | lab.secrets("MARK SCHEME")
-    secrets |= {line for line in lab.secrets("SOLUTION") if squeezed(line) not in chapters}
+    secrets = {line for region in REGIONS for line in lab.secrets(region) if squeezed(line) not in chapters}
     assert leaks(secrets, [path for path in site.rglob("*") if path.is_file()]) == []
 
 
