@@ -133,6 +133,11 @@ def test_no_decimal_number_in_the_text_was_typed(chapter):
     assert not typed, "glue numbers from the cell that computes them: " + "\n".join(typed)
 
 
+def test_no_line_of_the_text_is_taken_for_a_comment(chapter):
+    """In MyST a line that begins with a per cent sign is a comment: the page would go without it."""
+    assert not re.findall(r"^[ \t]*%.*$", chapter.text, re.M)
+
+
 def test_what_is_glued_is_used_and_stands_with_an_assertion(chapter):
     glued = [name for cell in chapter.code for name in re.findall(r"glue\(f?\"([\w]+)\"", cell.source)]
     assert glued
