@@ -127,7 +127,9 @@ def plot_decision_regions(
     for name, colour, marker in zip(classes, PALETTE, MARKERS):
         _scatter_class(ax, points[labels == name], name, colour, marker, marker_size)
     if legend:
-        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # beside the axes: it hides no region
+        names = ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # beside the axes: it hides no region
+        for handle in names.legend_handles:
+            handle.set_sizes([26])  # to be read also where the points are small
     _label_axes(ax, *feature_names)
     return ax
 

@@ -175,6 +175,11 @@ def test_the_legend_names_the_classes(nearest):
     assert [text.get_text() for text in legend.get_texts()] == ["bare soil", "forest", "water"]
 
 
+def test_the_legend_can_be_read_also_where_the_points_are_small(nearest):
+    legend = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=10, marker_size=2).get_legend()
+    assert [handle.get_sizes()[0] for handle in legend.legend_handles] == [26] * 3
+
+
 def test_numeric_classes_are_drawn_as_well():
     y = np.array([7, 7, -1, -1, 7, 7])
     ax = plot_decision_regions(LogisticRegression().fit(X_PLANE, y), X_PLANE, y, n_grid=10)
