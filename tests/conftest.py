@@ -1,6 +1,21 @@
+import re
+
 import matplotlib
+from xdist.scheduler import LoadFileScheduling
 
 matplotlib.use("Agg")
+
+
+class LoadFileAndLab(LoadFileScheduling):
+    """Keep the tests of a file on one worker, but spread the labs where a file takes them in turn."""
+
+    def _split_scope(self, nodeid):
+        lab = re.search(r"\[.*?(lab-\d\d)", nodeid)
+        return super()._split_scope(nodeid) + (lab[1] if lab else "")
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return LoadFileAndLab(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):
