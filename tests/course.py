@@ -1,8 +1,8 @@
-"""A throw-away course: its lab is released, handed in by a class of six, and graded, all by nbgrader itself.
+"""A throw-away course: its lab is released, handed in by a class of five, and graded, all by nbgrader itself.
 
 ``released`` hands in the notebook untouched, ``half`` the first half of the exercises, ``perfect`` the instructor's
-answers, ``noisy`` the same with prints and warnings everywhere, ``wrong`` the same with a function that returns None,
-and ``script`` a notebook that wants to run something in the grader's browser.
+answers with prints and warnings everywhere (nbval runs them without), ``wrong`` the same with a function that returns
+None, and ``script`` a notebook that wants to run something in the grader's browser.
 """
 
 import ast
@@ -16,7 +16,6 @@ from datetime import datetime
 from html.parser import HTMLParser
 
 import nbformat
-from nbclient import NotebookClient
 from nbgrader.api import Gradebook
 
 from mlcourse.grading.labs import REGIONS, release
@@ -60,8 +59,7 @@ class Lab:
         self.submitted = {
             "released": self.released,
             "half": self.filled_in({name: code[name] for name in self.first_half}),
-            "perfect": self.filled_in(answers),
-            "noisy": self.filled_in({**answers, **{name: noisy(code[name]) for name in code}}),
+            "perfect": self.filled_in({**answers, **{name: noisy(code[name]) for name in code}}),
             "wrong": self.filled_in({**answers, last: returning_none(code[last])}),
             "script": with_attacks(self.filled_in(dict.fromkeys(self.written, ATTACK))),
         }
@@ -181,13 +179,6 @@ def with_attacks(notebook):
         *(nbformat.v4.new_code_cell(f"display({{{kind!r}: {ATTACK!r}}}, raw=True)") for kind in LIVELY),
         nbformat.v4.new_code_cell(f"raise ValueError({ATTACK!r})"),
     ]
-    return notebook
-
-
-def run(notebook):
-    """Run a copy of a notebook to its end in a fresh kernel, whatever its cells raise."""
-    notebook = copy.deepcopy(notebook)
-    NotebookClient(notebook, timeout=60, allow_errors=True).execute()
     return notebook
 
 
