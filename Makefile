@@ -16,13 +16,15 @@ serve: $(READY)  ## build the book and serve it on this machine (PORT=8000)
 book: $(READY)  ## build the book into _build/html
 	@$(PYTHON) -m mlcourse.book build
 
+# One thread per worker: a worker for every core is started already, and more threads only wait for one another
+test: export OMP_NUM_THREADS = 1
 test: $(READY)  ## run every check
 	@$(PYTHON) -m mlcourse.book build
 	@$(PYTHON) -m mlcourse.grading.labs --sources
 	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
-	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
+	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
 	@echo "Running the labs and all other checks ..."
-	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
+	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
 
 lab: $(READY)  ## open JupyterLab on the labs
 	@cd labs && ../$(PYTHON) -m jupyterlab

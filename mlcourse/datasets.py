@@ -143,21 +143,55 @@ def make_gaussians(n_samples, rng, shape):
     ValueError
         If `shape` is neither of the two.
     """
-    if shape not in ("one-covariance", "round-and-elongated"):
-        raise ValueError(f"shape must be 'one-covariance' or 'round-and-elongated', not {shape!r}.")
-    if shape == "one-covariance":
-        centre = np.array([2.35, 0.0])
-        spreads = [np.linalg.cholesky([[1, 0.5], [0.5, 1]])] * 2
-    else:
-        angle = np.deg2rad(rng.normal(0, 57))
-        axis = np.array([np.cos(angle), np.sin(angle)])
-        centre = np.array([1.5, 0.0]) + 2.3 * axis
-        across = np.array([-axis[1], axis[0]])
-        spreads = [np.eye(2), np.column_stack([2.75 * axis, 1.1 * across])]
+    _check_shape(shape)
+    means, spreads = _means_and_spreads(shape, rng.normal(0, 57) if shape == "round-and-elongated" else 0)
     y = rng.integers(0, 2, n_samples)
     noise = rng.standard_normal((n_samples, 2))
-    X = np.where(y[:, np.newaxis] == 0, noise @ spreads[0].T, centre + noise @ spreads[1].T)
+    X = np.where(y[:, np.newaxis] == 0, means[0] + noise @ spreads[0].T, means[1] + noise @ spreads[1].T)
     return X, y
+
+
+def gaussian_classes(shape, angle=0.0):
+    """Return the true means and covariances behind `make_gaussians`, which no model knows.
+
+    Parameters
+    ----------
+    shape : {"one-covariance", "round-and-elongated"}
+        As for `make_gaussians`.
+    angle : float, default 0
+        Direction of the elongated class in degrees: of a draw, the first number of its generator,
+        ``rng.normal(0, 57)``. The other shape has no direction.
+
+    Returns
+    -------
+    means : array of shape (2, 2)
+        Mean of class 0 and of class 1.
+    covariances : array of shape (2, 2, 2)
+        Covariance matrix of class 0 and of class 1.
+
+    Raises
+    ------
+    ValueError
+        If `shape` is neither of the two.
+    """
+    _check_shape(shape)
+    means, spreads = _means_and_spreads(shape, angle)
+    return means, spreads @ spreads.transpose(0, 2, 1)
+
+
+def _check_shape(shape):
+    if shape not in ("one-covariance", "round-and-elongated"):
+        raise ValueError(f"shape must be 'one-covariance' or 'round-and-elongated', not {shape!r}.")
+
+
+def _means_and_spreads(shape, angle):
+    """Return what takes standard normal noise z to class c: means[c] + spreads[c] @ z."""
+    if shape == "one-covariance":
+        return np.array([[0.0, 0.0], [2.35, 0.0]]), np.stack([np.linalg.cholesky([[1, 0.5], [0.5, 1]])] * 2)
+    along = np.array([np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))])
+    across = np.array([-along[1], along[0]])
+    means = np.array([[0.0, 0.0], [1.5, 0.0] + 2.3 * along])
+    return means, np.stack([np.eye(2), np.column_stack([2.75 * along, 1.1 * across])])
 
 
 def load_california_housing():

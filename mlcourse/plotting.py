@@ -13,6 +13,7 @@ _STYLE = matplotlib.rc_params_from_file(STYLE_FILE, use_default_template=False)
 
 PALETTE = tuple(_STYLE["axes.prop_cycle"].by_key()["color"])
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKER_SIZE = 26
 
 DARK = "0.2"
 
@@ -69,9 +70,7 @@ def plot_predictions(model, X, y=None, *, interval=None, ax=None, label=None, n_
     return ax
 
 
-def plot_decision_regions(
-    model, X, y, *, ax=None, feature_names=None, n_grid=300, marker_size=26, legend=True
-):
+def plot_decision_regions(model, X, y, *, ax=None, feature_names=None, n_grid=300, marker_size=MARKER_SIZE, legend=True):
     """Draw the regions in which a classifier predicts each class, and the training points, with a legend.
 
     Parameters
@@ -127,9 +126,9 @@ def plot_decision_regions(
     for name, colour, marker in zip(classes, PALETTE, MARKERS):
         _scatter_class(ax, points[labels == name], name, colour, marker, marker_size)
     if legend:
-        names = ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # beside the axes: it hides no region
+        names = ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # hides no region
         for handle in names.legend_handles:
-            handle.set_sizes([26])  # to be read also where the points are small
+            handle.set_sizes([MARKER_SIZE])  # to be read also where the points are small
     _label_axes(ax, *feature_names)
     return ax
 

@@ -1,8 +1,8 @@
-"""A throw-away course: its lab is released, handed in by a class of five, and graded, all by nbgrader itself.
+"""A throw-away course: its lab is released, handed in by a class of six, and graded, all by nbgrader itself.
 
 ``released`` hands in the notebook untouched, ``half`` the first half of the exercises, ``perfect`` the instructor's
-answers with prints and warnings everywhere (nbval runs them without), ``wrong`` the same with a function that returns
-None, and ``script`` a notebook that wants to run something in the grader's browser.
+answers, ``noisy`` the same with prints and warnings everywhere, ``wrong`` the same with a function that returns None,
+and ``script`` a notebook that wants to run something in the grader's browser.
 """
 
 import ast
@@ -59,7 +59,8 @@ class Lab:
         self.submitted = {
             "released": self.released,
             "half": self.filled_in({name: code[name] for name in self.first_half}),
-            "perfect": self.filled_in({**answers, **{name: noisy(code[name]) for name in code}}),
+            "perfect": self.filled_in(answers),
+            "noisy": self.filled_in({**answers, **{name: noisy(code[name]) for name in code}}),
             "wrong": self.filled_in({**answers, last: returning_none(code[last])}),
             "script": with_attacks(self.filled_in(dict.fromkeys(self.written, ATTACK))),
         }

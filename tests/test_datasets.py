@@ -105,6 +105,15 @@ def test_the_elongated_gaussian_points_where_the_first_number_of_its_draw_says()
     np.testing.assert_allclose(np.cov(X[y == 0].T), np.eye(2), atol=0.03)
 
 
+def test_the_true_gaussians_are_those_that_are_drawn():
+    for shape in ("one-covariance", "round-and-elongated"):
+        X, y = datasets.make_gaussians(40_000, np.random.default_rng(3), shape)
+        means, covariances = datasets.gaussian_classes(shape, np.random.default_rng(3).normal(0, 57))
+        for label in (0, 1):
+            np.testing.assert_allclose(X[y == label].mean(axis=0), means[label], atol=0.05)
+            np.testing.assert_allclose(np.cov(X[y == label].T), covariances[label], atol=0.12)
+
+
 def test_lda_and_nearest_neighbours_reach_the_accuracies_of_the_course_on_both_gaussian_data_sets():
     expected = {"one-covariance": (["0.91 ± 0.01"] * 2), "round-and-elongated": ["0.85 ± 0.03", "0.85 ± 0.01"]}
     for shape, figures in expected.items():
@@ -120,6 +129,8 @@ def test_lda_and_nearest_neighbours_reach_the_accuracies_of_the_course_on_both_g
 def test_an_unknown_shape_is_refused_with_the_allowed_ones():
     with pytest.raises(ValueError, match="'one-covariance' or 'round-and-elongated', not 'square'"):
         datasets.make_gaussians(10, np.random.default_rng(0), "square")
+    with pytest.raises(ValueError, match="'one-covariance' or 'round-and-elongated', not 'square'"):
+        datasets.gaussian_classes("square")
 
 
 # California
