@@ -70,7 +70,9 @@ def plot_predictions(model, X, y=None, *, interval=None, ax=None, label=None, n_
     return ax
 
 
-def plot_decision_regions(model, X, y, *, ax=None, feature_names=None, n_grid=300, marker_size=MARKER_SIZE, legend=True):
+def plot_decision_regions(
+    model, X, y, *, ax=None, feature_names=None, n_grid=300, marker_size=MARKER_SIZE, legend=True
+):
     """Draw the regions in which a classifier predicts each class, and the training points, with a legend.
 
     Parameters
