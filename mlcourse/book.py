@@ -26,7 +26,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 # What a chapter's cells depend on besides the chapter, and what the site depends on besides that.
 EXECUTION_INPUTS = ("mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock")
-SITE_INPUTS = ("book/**/*", "_config.yml", "_toc.yml", "references.bib")
+SITE_INPUTS = ("book/**/*", "solutions/*.md", "_config.yml", "_toc.yml", "references.bib")
 
 
 class BookError(Exception):

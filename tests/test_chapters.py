@@ -6,9 +6,11 @@ import re
 import jupytext
 import pytest
 
+from mlcourse import course_map
 from paths import CHAPTERS, LABS, ROOT
 
 CHAPTER_TEXTS = {name: (ROOT / "book" / f"{name}.md").read_text("utf-8") for name in CHAPTERS}
+CHAPTER_MAP, LAB_MAP = course_map.read_chapters(), course_map.read_labs()
 LAB_TEXTS = {name: (ROOT / "solutions" / f"{name}.md").read_text("utf-8") for name in LABS}
 
 
@@ -46,23 +48,36 @@ def test_a_chapter_opens_with_three_to_six_objectives_and_what_they_need(chapter
     assert all(words in card[1] for words in ("**Before you start:**", "**Reading time:**", "**Lab:**"))
 
 
-def test_every_objective_is_on_the_course_map_and_served_by_an_exercise_or_a_lab(chapter):
-    course_map = (ROOT / "book" / "course-map.md").read_text("utf-8")
-    exercises = "".join(re.findall(r"\{exercise-start\}.*?\{exercise-end\}", chapter.text, re.S))
-    served = exercises + "".join(LAB_TEXTS.values())
-    for objective in objectives_of(chapter.text):
-        assert re.search(rf"^\| {objective} \|", course_map, re.M) and re.search(rf"\b{objective}\b", served), objective
+@pytest.mark.parametrize("name, text", CHAPTER_TEXTS.items())
+def test_every_objective_names_the_sections_that_teach_it_and_has_an_exercise_in_the_page_or_a_graded_one(name, text):
+    labels = set(re.findall(r"^\(([\w-]+)\)=$", text, re.M))
+    graded = {one for lab in LAB_MAP for exercise in lab.exercises for one in exercise.objectives}
+    chapter = next((one for one in CHAPTER_MAP if one.label in labels), None)
+    assert chapter, f"{name} is not among the numbered chapters of _toc.yml"
+    assert [one.name for one in chapter.objectives] == objectives_of(text)
+    for objective in chapter.objectives:
+        assert objective.sections and set(objective.sections) <= labels, f"{objective.name}: say where it is taught"
+        assert objective.exercises or objective.name in graded, f"{objective.name}: no exercise serves it"
 
 
-def test_an_exercise_of_a_lab_names_objectives_that_exist_and_gives_an_example():
-    known = {one for text in CHAPTER_TEXTS.values() for one in objectives_of(text)}
+def test_every_graded_cell_serves_an_objective_that_exists():
+    known = {objective.name for chapter in CHAPTER_MAP for objective in chapter.objectives}
+    for lab in LAB_MAP:
+        for exercise in lab.exercises:
+            assert exercise.objectives, f"lab {lab.number}, {exercise.title}: no objective for {list(exercise.cells)}"
+            assert set(exercise.objectives) <= known, f"lab {lab.number}, {exercise.title}: unknown objective"
+
+
+def test_every_lab_belongs_to_a_chapter():
+    assert sorted(label for chapter in CHAPTER_MAP for label in chapter.labs) == [name[:6] for name in LABS]
+
+
+def test_an_exercise_of_a_lab_gives_an_example():
     for text in LAB_TEXTS.values():
         exercises = re.findall(r"^## Exercise \d+ .*?\n(.*?)(?=^## |\Z)", text, re.M | re.S)
         assert exercises
         for exercise in exercises:
             head = exercise.strip().split("\n\n")[0]
-            named = re.findall(r"[A-Z]{2,3}-\d", head)
-            assert named and set(named) <= known, exercise[:200]
             assert "**Example.**" in exercise or "written answer" in head, exercise[:200]
 
 
