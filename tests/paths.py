@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 LABS = sorted(path.stem for path in (ROOT / "solutions").glob("lab-*.md"))
-# The pages of the book that are notebooks
-CHAPTERS = [path.stem for path in sorted((ROOT / "book").glob("*.md")) if "\nkernelspec:" in path.read_text("utf-8")]
+PARTS = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))["parts"]
+PAGES = ["book/index", *(page["file"] for part in PARTS for page in part["chapters"])]
+CHAPTERS = [Path(page["file"]).stem for part in PARTS if part.get("numbered") for page in part["chapters"]]

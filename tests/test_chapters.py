@@ -188,3 +188,32 @@ def test_every_exercise_names_its_objectives_and_has_a_folded_solution(chapter):
         named = re.findall(r"[A-Z]{2,3}-\d", re.match(r"\*Objectives? ([^*]*)\*", text)[1])
         assert named and set(named) <= known, label
         assert re.search(rf"\{{solution(-start)?\}} {label}\n:class: dropdown", chapter.text), f"{label}: no solution"
+
+
+GLOSSARY = (ROOT / "book" / "glossary.md").read_text("utf-8")
+TERMS = re.findall(r"^(?!```|\()(\S.*)$", GLOSSARY.split("```{glossary}\n")[1], re.M)
+
+
+def prose_of(text):
+    """Return the running text in one line: no code, headings, formulas, labels, targets of links, or objectives."""
+    cells = jupytext.reads(text, fmt="md:myst").cells
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    left_out = [r"^:::\{admonition\} What you.*?^:::$", r"^#.*?$", r"^\$\$.*?\$\$$", r"^\([\w-]+\)=$", r"\]\(#[^)]*\)"]
+    return " ".join(re.sub("|".join(left_out), "", text, flags=re.S | re.M).split())
+
+
+BOOK = " ".join(map(prose_of, CHAPTER_TEXTS.values()))
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_leads_to_its_definition_where_the_book_first_uses_it(term):
+    name = re.escape(term)
+    explained = re.search(rf"\{{term\}}`(?:[^`]*<{name}>|{name})`|\*{name}\w{{0,2}}\*", BOOK, re.I)
+    assert explained, f"no chapter links to the glossary's {term}"
+    before = re.sub(r"\{term\}`[^`]*`", "", BOOK[: explained.start()])
+    used = re.search(rf".{{0,80}}(?<![\w-]){name}s?(?![\w-])", before, re.I)
+    assert not used, f"the book uses {term} before it links to the glossary: … {used[0]}"
+
+
+def test_the_glossary_is_in_alphabetical_order():
+    assert TERMS == sorted(TERMS, key=str.casefold)
