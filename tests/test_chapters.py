@@ -198,8 +198,8 @@ def prose_of(text):
     """Return the running text in one line: no code, headings, formulas, labels, targets of links, or objectives."""
     cells = jupytext.reads(text, fmt="md:myst").cells
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    left_out = [r"^:::\{admonition\} What you.*?^:::$", r"^#.*?$", r"^\$\$.*?\$\$$", r"^\([\w-]+\)=$", r"\]\(#[^)]*\)"]
-    return " ".join(re.sub("|".join(left_out), "", text, flags=re.S | re.M).split())
+    text = re.sub(r"^:::\{admonition\} What you.*?^:::$|^\$\$.*?\$\$$|^#.*?$", "", text, flags=re.S | re.M)
+    return " ".join(re.sub(r"^\([\w-]+\)=$|\]\(#[^)]*\)|^\s*:\w+:.*$", "", text, flags=re.M).split())
 
 
 BOOK = " ".join(map(prose_of, CHAPTER_TEXTS.values()))
