@@ -261,8 +261,11 @@ def load_statlog_satellite():
 
     .. warning::
        Do not cross-validate on randomly drawn folds. The windows are cut from one small scene and overlap their
-       neighbours, so that random folds put the same pixels into training and validation (leakage) and the score is
-       too good. Train on the rows with split "train", and judge the final model once on the rows with split "test".
+       neighbours, so that random folds put the same pixels into training and validation (leakage). Every window with
+       split "test" overlaps with windows of split "train", too: a score on them says how well gaps within this scene
+       are filled. It is too good for places without labels nearby. For those, take blocks of consecutive training
+       rows as folds: within each split, the rows follow the scene from north to south. Open the test set once, at
+       the end.
 
     Returns
     -------
