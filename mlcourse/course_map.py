@@ -70,7 +70,15 @@ def read_chapters(root: Path = ROOT) -> list[Chapter]:
 
 
 def read_labs(root: Path = ROOT) -> list[Lab]:
-    """Return the labs in the order of their numbers."""
+    """Return the labs in the order of their numbers.
+
+    Raises
+    ------
+    LabError
+        If a source is not well formed.
+    ValueError
+        If a lab lacks its title or its minutes, or a graded cell stands in no section.
+    """
     return [_read_lab(path) for path in sorted((root / "solutions").glob("lab-*.md"))]
 
 
@@ -103,10 +111,12 @@ def _read_lab(path):
     exercises = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            for heading, head in re.findall(r"^## (.+)\n+(.*)", cell.source, re.M):
+            for heading, head in re.findall(r"^## (.+)\n+((?:.+\n?)*)", cell.source, re.M):
                 exercises.append(LabExercise(heading, re.findall(OBJECTIVE, head), {}))
         grader = cell.metadata.get("nbgrader", {})
         if grader.get("grade"):
+            if not exercises:
+                raise ValueError(f"{path.name}: {grader['grade_id']} is graded, but stands below no '## Exercise'")
             exercises[-1].cells[grader["grade_id"]] = grader["points"]
     return Lab(int(title[1]), title[2], int(minutes[1]), [one for one in exercises if one.cells])
 
@@ -128,7 +138,7 @@ def table_of_chapters(chapters: list[Chapter], labs: list[Lab]) -> str:
 
 def _hours(minutes):
     """Return a time to half an hour."""
-    halves = round(minutes / 30)
+    halves = (minutes + 15) // 30
     return f"{halves // 2 or ''}{'½' if halves % 2 else ''} h"
 
 
