@@ -1,0 +1,93 @@
+"""The course map: what it takes from the chapters and the labs, and what it says if they lack it."""
+
+import pytest
+
+from mlcourse import course_map
+
+CHAPTER = """(sec-soils)=
+# Soils
+
+:::{admonition} What you will be able to do
+:class: objectives
+
+- **SO-1** Tell sand from clay by feeling,
+  and say why. Taught in [](#sec-feeling),
+  [](#sec-why).
+- **SO-2** Draw a profile. Taught in [](#sec-why).
+
+**Reading time:** about 75 minutes. **Lab:** [Soils](#lab-01).
+:::
+
+:::{exercise-start} By hand
+:label: SO-E1
+:::
+*Objectives SO-1 and SO-2.* Feel.
+:::{exercise-end}
+:::
+
+(lab-01)=
+### The lab
+"""
+LAB = """---
+jupytext:
+  text_representation:
+    format_name: myst
+---
+
+# Lab 1 · Soils
+
+| **Time** | about 40 minutes |
+
+## Exercise 1 · Sand
+
+*{{ points feel }},
+objective SO-1*
+
+```{code-cell} ipython3
+:nbgrader: {grade_id: feel-1, points: 2}
+assert True
+```
+"""
+
+
+@pytest.fixture
+def course(tmp_path):
+    (tmp_path / "_toc.yml").write_text("parts:\n- numbered: true\n  chapters:\n  - file: book/soils\n")
+    for name, text in (("book/soils.md", CHAPTER), ("solutions/lab-01-soils.md", LAB)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_an_objective_comes_with_the_sections_that_teach_it_and_all_that_checks_it(course):
+    text = course_map.fill("{{ objectives }}", course)
+    first, second = text.split("**SO-")[1:]
+    assert first.startswith("1** Tell sand from clay by feeling, and say why.\n")
+    assert "[](#sec-feeling), [](#sec-why)" in first and "{numref}`SO-E1`" in first
+    assert "[Lab 1](#lab-01), exercise 1 · Sand (2 points): `feel-1` 2." in first
+    assert "{numref}`SO-E1`" in second and "Lab 1" not in second
+
+
+def test_the_path_has_the_hours_of_each_chapter_and_of_its_labs(course):
+    text = course_map.fill("{{ chapters }}", course)
+    assert "| [](#sec-soils) | 1½ h | [1 · Soils](#lab-01) | ½ h |" in text
+
+
+def test_a_page_that_asks_for_nothing_stays_as_it_is(course):
+    assert course_map.fill("# Soils\n", course) == "# Soils\n"
+
+
+@pytest.mark.parametrize(
+    "file, old, new, message",
+    [
+        ("book/soils.md", "about 75 minutes", "a while", "soils.md: a chapter opens with"),
+        ("book/soils.md", ":class: objectives", ":class: note", "soils.md: a chapter opens with"),
+        ("solutions/lab-01-soils.md", "about 40 minutes", "a while", "lab-01-soils.md: a lab opens with"),
+        ("solutions/lab-01-soils.md", "## Exercise 1 · Sand", "Sand", "feel-1 is graded, but stands below no"),
+    ],
+)
+def test_a_source_that_lacks_what_the_map_needs_is_named(course, file, old, new, message):
+    path = course / file
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        course_map.fill("{{ chapters }}", course)
