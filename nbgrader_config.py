@@ -4,9 +4,15 @@ import os
 import sys
 
 from nbgrader.converters import GenerateFeedback
-from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
+from nbgrader.preprocessors import (
+    AssignLatePenalties,
+    CheckCellMetadata,
+    ClearHiddenTests,
+    ClearMarkScheme,
+    SaveAutoGrades,
+)
 
-from mlcourse.grading.preprocessors import ShowHintsOnly, clean
+from mlcourse.grading.preprocessors import GradeInBox, ShowHintsOnly, clean
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
@@ -23,6 +29,9 @@ c.CourseDirectory.solution_directory = "solved"
 
 # A mark scheme stands beside the question. It is released to nobody and reappears for the grader.
 c.ClearMarkScheme.enforce_metadata = False
+
+# Students' code runs in a box, and the tests where it cannot reach them.
+c.Autograde.autograde_preprocessors = [GradeInBox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
 c.GenerateFeedback.preprocessors = [
     *GenerateFeedback.preprocessors.default(),

@@ -1,0 +1,536 @@
+"""Inside the box: run a student's cells, and answer calls from outside.
+
+This program is started once by `mlcourse.grading.desk`, inside bubblewrap: no network, and of the file system just the
+interpreter, this package and `data/`, read-only. It imports the scientific stack and then forks a process for each
+submission. That process moves into namespaces of its own, with an empty scratch folder, gives up all privileges, and
+only then reads what the student wrote. It never sees a test.
+
+Nothing in here is a secret or a safeguard: the student's code shares this process and can change all of it. It can
+answer with plain data (`mlcourse.grading.plain`), and no more.
+"""
+
+import ctypes
+import gc
+import importlib
+import io
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+from base64 import b64encode
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib_inline.backend_inline import configure_inline_support
+from sklearn.base import BaseEstimator
+from traitlets import Type
+from traitlets.config import Config
+
+from mlcourse import checks
+from mlcourse.grading import channel, plain
+
+SCRATCH = "/scratch"
+SCRATCH_BYTES = 64 * 2**20
+MEMORY_BYTES = 4 * 2**30
+PROCESSES = 64
+CPU_SECONDS = 600
+FILE_BYTES = 64 * 2**20
+OUTPUT_CHARACTERS = 200_000
+OUTPUT_ITEMS = 200
+PICTURE_CHARACTERS = 1_000_000
+NOBODY = 65534
+MODULES = """
+    geopandas matplotlib.pyplot scipy.stats sklearn.compose sklearn.datasets sklearn.decomposition
+    sklearn.discriminant_analysis sklearn.dummy sklearn.ensemble sklearn.feature_selection sklearn.impute
+    sklearn.inspection sklearn.linear_model sklearn.metrics sklearn.model_selection sklearn.naive_bayes
+    sklearn.neighbors sklearn.pipeline sklearn.preprocessing sklearn.tree mlcourse.datasets mlcourse.plotting
+""".split()
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
+MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 0x4000, 0x40000
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class TimeLimit(KeyboardInterrupt):
+    """The time for a cell or a call is over."""
+
+
+def main() -> None:
+    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
+    control, walls = socket.socket(fileno=int(sys.argv[1])), "--no-sandbox" not in sys.argv
+    shell = make_shell()
+    warm_up(shell)
+    gc.collect()
+    gc.freeze()
+    control.sendall(b"ready")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not message:
+            return
+        child = os.fork()
+        if child == 0:
+            control.close()
+            connection = socket.socket(fileno=descriptors[0])
+            guard(shell, connection, walls)
+        os.close(descriptors[0])
+        # The next submission starts when nothing of this one is left
+        os.waitpid(child, 0)
+        control.sendall(b"over!")
+
+
+def make_shell():
+    """Return an IPython shell, with the modules loaded that the labs use."""
+    matplotlib.use("module://matplotlib_inline.backend_inline")
+    for name in MODULES:
+        importlib.import_module(name)
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.cache_size = 0
+    shell = Shell.instance(config=config)
+    configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
+    return shell
+
+
+def warm_up(shell):
+    """Load what Python loads when a cell first draws, shows a table, or fails."""
+    for source in ["pandas.DataFrame({'x': [1]})", "pyplot.plot([1, 2])\npyplot.show()", "raise ValueError"]:
+        run_cell(shell, f"import pandas\nfrom matplotlib import pyplot\n{source}")
+    shell.reset()
+
+
+# The walls
+
+
+def guard(shell, connection, walls) -> None:
+    """Serve one submission in namespaces and with limits of its own, until it ends or nobody listens any more."""
+    try:
+        if walls:
+            check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC))
+        child = os.fork()
+        if child == 0:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if walls:
+                close_walls()
+            serve(shell, connection)
+            os._exit(0)
+        ends = select.poll()
+        ends.register(os.pidfd_open(child), select.POLLIN)
+        ends.register(connection, select.POLLRDHUP)
+        ends.poll()
+        # It is the first process of its namespace: whatever it has started ends with it
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def close_walls():
+    """Give this process empty folders to write to, no privileges, and limits."""
+    mount("none", "/", None, MS_REC | MS_PRIVATE, "")
+    for folder in (SCRATCH, "/tmp", "/dev/shm"):
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
+    os.chdir(SCRATCH)
+    os.setsid()
+    for capability in range(64):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    for limit, value in [
+        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_NPROC, PROCESSES),
+        (resource.RLIMIT_CPU, CPU_SECONDS),
+        (resource.RLIMIT_FSIZE, FILE_BYTES),
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+    ]:
+        resource.setrlimit(limit, (value, value))
+
+
+def mount(source, target, kind, flags, options):
+    check(libc.mount(*(text and text.encode() for text in (source, target, kind)), flags, options.encode()))
+
+
+def prctl(option, value):
+    check(libc.prctl(option, value, 0, 0, 0))
+
+
+def check(result):
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+# What is said to the outside
+
+
+def serve(shell, connection) -> None:
+    """Answer the messages that come over `connection` until it is closed."""
+    silence()
+    signal.signal(signal.SIGALRM, ring)
+    room = Room(shell, connection)
+    while True:
+        try:
+            message = room.receive()
+        except channel.Closed:
+            return
+        room.reply(message)
+
+
+def silence():
+    """Let what is written past Python go nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+
+
+def ring(number, frame):
+    raise TimeLimit("the time is over")
+
+
+class Room:
+    """The things of the student that the outside knows by a number, and the things outside that the student may use."""
+
+    def __init__(self, shell, connection):
+        self.shell, self.connection = shell, connection
+        self.things, self.numbers, self.given, self.patches = {}, {}, {}, []
+
+    def receive(self):
+        return Unpickler(io.BytesIO(channel.receive(self.connection)), self).load()
+
+    def send(self, message):
+        channel.send(self.connection, plain.dumps(message, self.handle))
+
+    def reply(self, message):
+        """Do what a message asks for and say what came of it: ["value", ...] or ["error", ...]."""
+        action, seconds, *arguments = message
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+            try:
+                value = getattr(self, f"do_{action}")(*arguments)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            self.send(["value", value])
+        except BaseException as error:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if isinstance(error, channel.Closed):
+                raise
+            self.send(["error", *describe(error)])
+
+    # What can be asked for
+
+    def do_cell(self, source):
+        return run_cell(self.shell, source)
+
+    def do_names(self, names):
+        return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
+
+    def do_call(self, number, arguments, options):
+        return self.called(self.things[number], arguments, options)
+
+    def do_get(self, number, name):
+        return getattr(self.things[number], name)
+
+    def do_item(self, number, key):
+        return self.things[number][key]
+
+    def do_length(self, number):
+        return len(self.things[number])
+
+    def do_contains(self, number, item):
+        return item in self.things[number]
+
+    def do_iterate(self, number):
+        return Reference(self, iter(self.things[number]))
+
+    def do_next(self, number):
+        for item in self.things[number]:
+            return [item]
+        return []
+
+    def do_without(self, module, name, message):
+        def refuse(*arguments, **options):
+            raise checks.CheckFailed(message)
+
+        patch = mock.patch.multiple(getattr(importlib.import_module(module), name), __init__=refuse, fit=refuse)
+        patch.start()
+        self.patches.append(patch)
+
+    def do_lines_run(self, number, arguments):
+        return checks.lines_run(self.things[number], *arguments)
+
+    def do_forget(self):
+        """Let go of everything that a test asked for."""
+        while self.patches:
+            self.patches.pop().stop()
+        self.things.clear()
+        self.numbers.clear()
+        self.given.clear()
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")
+
+    def called(self, function, arguments, options):
+        """Call, and return the result with what the call has changed of its arguments."""
+        handed_in = {**dict(enumerate(arguments)), **options}
+        before = {key: state(value) for key, value in handed_in.items()}
+        result = function(*arguments, **options)
+        after = {key: state(value) for key, value in handed_in.items()}
+        answer = {"changed": {key: after[key] for key in after if not same(before[key], after[key])}}
+        same_one = [key for key, value in handed_in.items() if value is result and before[key] is not None]
+        return {**answer, "is": same_one[0]} if same_one else {**answer, "value": result}
+
+    # Things that stay here
+
+    def handle(self, thing):
+        """Return the handle of something that is no plain data."""
+        if isinstance(thing, Reference):
+            thing = thing.thing
+        if isinstance(thing, Outside):
+            number = object.__getattribute__(thing, "_number")
+            return plain.Handle(-1 - number, "object", "", [])
+        number = self.numbers.setdefault(id(thing), len(self.things))
+        self.things[number] = thing
+        if isinstance(thing, type):
+            kind, name, of = "class", thing.__name__, thing
+        else:
+            kind = "function" if isinstance(thing, FUNCTIONS) else "object"
+            of = type(thing)
+            name = getattr(thing, "__name__", "") if kind == "function" else of.__name__
+        return plain.Handle(number, kind, str(name), [[base.__module__, base.__qualname__] for base in of.__mro__])
+
+    # Things outside
+
+    def ask(self, *question):
+        """Ask the outside for something of its own, in the middle of a call."""
+        self.send(["ask", *question])
+        kind, *answer = self.receive()
+        if kind == "error":
+            raise answer[0]
+        return answer[0]
+
+
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.BuiltinMethodType)
+
+
+class Reference:
+    """Something that travels by its handle, even if it could travel as data."""
+
+    def __init__(self, room, thing):
+        self.room, self.thing = room, thing
+
+
+class Unpickler(pickle.Unpickler):
+    """Read a message from outside, with stand-ins for what stays there."""
+
+    def __init__(self, file, room):
+        super().__init__(file)
+        self.room = room
+
+    def persistent_load(self, reference):
+        place, number, *rest = reference
+        if place == "inside":
+            return self.room.things[number]
+        if number not in self.room.given:
+            self.room.given[number] = stand_in(self.room, number, *rest)
+        return self.room.given[number]
+
+
+class Outside:
+    """A stand-in for a function or an object of the outside."""
+
+    def __init__(self, room, number):
+        self.__dict__["_room"], self.__dict__["_number"] = room, number
+
+    def __getattr__(self, name):
+        return self._room.ask("get", self._number, name)
+
+    def __call__(self, *arguments, **options):
+        return self._room.ask("call", self._number, list(arguments), options)
+
+    def __deepcopy__(self, memo):
+        return self._room.ask("copy", self._number)
+
+    def __len__(self):
+        return self._room.ask("length", self._number)
+
+    def __getitem__(self, key):
+        return self._room.ask("item", self._number, key)
+
+
+def stand_in(room, number, name, bases):
+    """Return a stand-in that passes for an instance of the first of `bases`."""
+    base = next((getattr(sys.modules.get(module), of, None) for module, of in bases if module in sys.modules), None)
+    members = {} if base is None else {"__class__": property(lambda self: base)}
+    return type(name, (Outside,), members)(room, number)
+
+
+def state(value):
+    """Return a copy of what a call may change of an argument; None if there is nothing that the outside could repeat."""
+    if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
+        return value.copy()
+    if isinstance(value, (list, dict, set)):
+        return type(value)(value)
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
+    if isinstance(value, BaseEstimator) and not isinstance(value, Outside):
+        return dict(vars(value))
+    return None
+
+
+def same(before, after):
+    """Whether two states of an argument are the same."""
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, np.ndarray):
+        if before.dtype == object:
+            return before.shape == after.shape and all(map(alike, before.ravel(), after.ravel()))
+        return before.shape == after.shape and before.dtype == after.dtype and before.tobytes() == after.tobytes()
+    if isinstance(before, (pd.DataFrame, pd.Series)):
+        return before.equals(after) and before.index.equals(after.index)
+    if isinstance(before, dict):
+        return list(before) == list(after) and all(alike(before[key], after[key]) for key in before)
+    if isinstance(before, list):
+        return len(before) == len(after) and all(map(alike, before, after))
+    return before == after
+
+
+def alike(before, after):
+    """Whether two things are one and the same, or numbers, strings or states of equal value."""
+    if before is after:
+        return True
+    if isinstance(before, dict) and isinstance(after, dict):
+        return same(before, after)
+    return type(before) is type(after) and isinstance(before, (bool, int, float, str)) and before == after
+
+
+def describe(error):
+    """Return what a test may know of an error: names of its classes, its message, and the student's line."""
+    kinds = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
+    try:
+        message = str(error)[:2000]
+    except BaseException:
+        message = ""
+    lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if "ipython-input" in frame.filename]
+    return [kinds, message, (lines[-1] or "")[:200] if lines else ""]
+
+
+# A cell of the notebook
+
+
+def run_cell(shell, source):
+    """Run a cell as Jupyter does and return its outputs, in nbformat's form."""
+    shell.outputs = Outputs()
+    with redirect_stdout(Stream(shell, "stdout")), redirect_stderr(Stream(shell, "stderr")):
+        shell.run_cell(source, store_history=True)
+    outputs, shell.outputs = shell.outputs, Outputs()
+    return outputs.items
+
+
+class Outputs:
+    """What a cell prints, shows and raises, up to a limit."""
+
+    def __init__(self):
+        self.items, self.room = [], OUTPUT_CHARACTERS
+
+    def add(self, kind, size, **content):
+        if self.room < 0:
+            return
+        if size > self.room or len(self.items) >= OUTPUT_ITEMS:
+            self.room, kind, content = -1, "stream", {"name": "stderr", "text": "[the rest was cut off]\n"}
+        self.room -= size
+        self.items.append({"output_type": kind, **content})
+
+    def write(self, name, text):
+        last = self.items[-1] if self.items else {}
+        if last.get("name") == name and len(text) <= self.room:
+            self.room -= len(text)
+            last["text"] += text
+        else:
+            self.add("stream", len(text), name=name, text=text)
+
+    def show(self, kind, data, metadata):
+        data = {key: b64encode(value).decode() if isinstance(value, bytes) else value for key, value in data.items()}
+        pictures = sum(len(value) for key, value in data.items() if key.startswith("image/"))
+        if pictures > PICTURE_CHARACTERS:
+            data, pictures = {"text/plain": "[a picture that was too large]"}, 0
+        size = sum(len(str(value)) for value in data.values()) - pictures
+        self.add(kind, size, data=data, metadata={**metadata})
+
+
+class Stream(io.TextIOBase):
+    """Standard output or error of a cell."""
+
+    def __init__(self, shell, name):
+        self.shell, self.name = shell, name
+
+    def write(self, text):
+        self.shell.outputs.write(self.name, text)
+        return len(text)
+
+
+class Hook(DisplayHook):
+    """Collect the value of a cell's last expression."""
+
+    def start_displayhook(self):
+        pass
+
+    def write_output_prompt(self):
+        pass
+
+    def write_format_data(self, data, metadata=None):
+        self.shell.outputs.show("execute_result", data, metadata or {})
+        self.shell.outputs.items[-1].setdefault("execution_count", self.prompt_count)
+
+    def finish_displayhook(self):
+        pass
+
+
+class Publisher(DisplayPublisher):
+    """Collect what a cell displays."""
+
+    def publish(self, data, metadata=None, **options):
+        self.shell.outputs.show("display_data", data, metadata or {})
+
+    def clear_output(self, wait=False):
+        self.shell.outputs.items.clear()
+
+
+class Shell(InteractiveShell):
+    """An IPython shell that collects its outputs."""
+
+    displayhook_class = Type(Hook)
+    display_pub_class = Type(Publisher)
+
+    def init_io(self):
+        self.outputs = Outputs()
+
+    def _showtraceback(self, kind, error, lines):
+        text = str(error)
+        content = {"ename": kind.__name__, "evalue": text, "traceback": list(lines)}
+        self.outputs.add("error", len(text) + sum(map(len, lines)), **content)
+
+
+if __name__ == "__main__":
+    main()

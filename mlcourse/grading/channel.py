@@ -1,0 +1,67 @@
+"""Messages over a socket, each with its length before it."""
+
+import socket
+import struct
+import time
+
+from mlcourse.grading.plain import MAX_BYTES, Malformed
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class TooLate(Exception):
+    """No answer came in time."""
+
+
+def send(connection: socket.socket, message: bytes) -> None:
+    """Send one message. Raises `Closed` if nobody listens."""
+    try:
+        connection.settimeout(None)
+        connection.sendall(struct.pack("<Q", len(message)) + message)
+    except OSError:
+        raise Closed from None
+
+
+def receive(connection: socket.socket, deadline: float | None = None) -> bytes:
+    """Receive one message.
+
+    Parameters
+    ----------
+    connection : socket.socket
+    deadline : float, optional
+        The value of `time.monotonic` after which `TooLate` is raised.
+
+    Raises
+    ------
+    Closed, TooLate
+    mlcourse.grading.plain.Malformed
+        If the message is longer than any that is allowed.
+    """
+    (size,) = struct.unpack("<Q", _read(connection, 8, deadline))
+    if size > 2 * MAX_BYTES:
+        raise Malformed("the answer is too large")
+    return _read(connection, size, deadline)
+
+
+def _read(connection, size, deadline):
+    data = bytearray()
+    while len(data) < size:
+        if deadline is None:
+            connection.settimeout(None)
+        else:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TooLate
+            connection.settimeout(remaining)
+        try:
+            part = connection.recv(min(size - len(data), 2**20))
+        except TimeoutError:
+            raise TooLate from None
+        except OSError:
+            raise Closed from None
+        if not part:
+            raise Closed
+        data += part
+    return bytes(data)

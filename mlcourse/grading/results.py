@@ -1,0 +1,86 @@
+"""What became of a submission: found among the stored results, or worked out at a desk."""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+from pathlib import Path
+
+from nbformat import NotebookNode, from_dict
+from nbgrader.utils import is_grade, is_solution
+
+from mlcourse.grading.desk import ROOT, Desk
+from mlcourse.grading.examiner import Cell
+
+PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
+
+
+def cells_of(notebook: NotebookNode) -> list[Cell]:
+    """Return the code cells of a notebook that is ready to be graded."""
+    return [Cell(cell.source, grade_id(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def grade_id(cell):
+    """Return the grade_id of a test cell; None for every other cell."""
+    return cell.metadata.nbgrader.grade_id if is_grade(cell) and not is_solution(cell) else None
+
+
+def write_outputs(notebook: NotebookNode, result: dict) -> None:
+    """Put the outputs of a result into the cells of its notebook, and the rest into the notebook's metadata."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell, outputs in zip(cells, result["outputs"], strict=True):
+        cell.outputs = [from_dict(output) for output in outputs]
+        cell.execution_count = None
+    notebook.metadata.setdefault("mlcourse", {})
+    notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
+
+
+class Results:
+    """The results of a course, stored by what they depend on.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    desk : Desk
+    """
+
+    def __init__(self, root: Path, desk: Desk):
+        self.folder, self.desk = Path(root) / "_build" / "graded", desk
+
+    def find(self, cells: list[Cell]) -> dict | None:
+        """Return the stored result of a notebook, or None."""
+        try:
+            return json.loads(self._path(cells).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def work_out(self, cells: list[Cell]) -> dict:
+        """Run a notebook at the desk and store the result."""
+        result = self.desk.grade(cells)
+        path = self._path(cells)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}-{id(self)}")
+        part.write_text(json.dumps(result), encoding="utf-8")
+        part.replace(path)
+        return result
+
+    def _path(self, cells):
+        text = json.dumps([(cell.source, cell.grade_id) for cell in cells])
+        key = hashlib.sha256((circumstances() + text).encode("utf-8", "surrogatepass")).hexdigest()
+        return self.folder / f"{key}.json"
+
+
+@functools.cache
+def circumstances() -> str:
+    """Return a hash of what a result depends on beside the notebook: the helper module, the data, the packages."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in PACKAGES:
+        digest.update(f"{name} {importlib.metadata.version(name)}".encode())
+    for folder, pattern in (("mlcourse", "**/*.py"), ("data", "*")):
+        for path in sorted((ROOT / folder).glob(pattern)):
+            if path.is_file():
+                digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()
