@@ -11,19 +11,26 @@ A test cell opens with `testing`, which names the exercise and the place in the 
 
 A failed check raises `CheckFailed` with one sentence: what was expected, what came, the likely mistake, and where to
 look. In a notebook that sentence is all that is shown.
+
+`without` and `lines_run` look inside the process in which an answer runs. A grader that runs answers in another process
+than the tests sets `_elsewhere` to an object with these two functions.
 """
 
 import contextlib
 import io
+import sys
 import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["CheckFailed", "array", "frame", "number", "raises", "testing", "that"]
+__all__ = ["CheckFailed", "array", "frame", "lines_run", "number", "raises", "testing", "that", "without"]
+
+_elsewhere = None
 
 
 class CheckFailed(AssertionError):
@@ -39,7 +46,7 @@ def testing(name: str, see: str) -> Iterator[None]:
     """Run the checks of one exercise, so that whatever goes wrong inside becomes one sentence.
 
     If nothing does, it prints that they passed. Warnings, and whatever the answer prints, are kept away from the test
-    cell: they never change a score.
+    cell: they never change a score. Figures are closed at the end, so that the cell shows none.
 
     Parameters
     ----------
@@ -75,6 +82,8 @@ def testing(name: str, see: str) -> Iterator[None]:
     except Exception as error:
         reason = _shorten(str(error)).rstrip(".") or "no message"
         message = f"{name}: your code raised {type(error).__name__}: {reason}{_line_of_answer(error)}"
+    finally:
+        _close_figures()
     raise CheckFailed(f"{message}. See {see} in the book.") from None
 
 
@@ -246,6 +255,70 @@ def that(condition: object, message: str) -> None:
         raise CheckFailed(message)
 
 
+def without(cls: type, message: str) -> contextlib.AbstractContextManager:
+    """Refuse answers that borrow the work of a class: inside the block nobody can make or fit an object of it.
+
+    Parameters
+    ----------
+    cls : type
+        The class, for instance a classifier of scikit-learn that the student was asked to write.
+    message : str
+        The sentence for the student, without a full stop.
+
+    Returns
+    -------
+    context manager
+        While it is open, ``cls(...)`` and ``cls.fit(...)`` raise `CheckFailed` with the message.
+    """
+    if _elsewhere is not None:
+        return _elsewhere.without(cls, message)
+
+    def refuse(*arguments, **options):
+        raise CheckFailed(message)
+
+    return mock.patch.multiple(cls, __init__=refuse, fit=refuse)
+
+
+def lines_run(function: Callable[..., object], *arguments: object) -> int:
+    """Return the number of lines of Python that a call runs: it grows with the data if the answer loops over them.
+
+    Parameters
+    ----------
+    function : callable
+        A function or method of the answer.
+    *arguments : object
+        What it is called with.
+
+    Returns
+    -------
+    int
+        Lines of the function and of everything that it calls; what runs in compiled code does not count.
+    """
+    if _elsewhere is not None:
+        return _elsewhere.lines_run(function, *arguments)
+    lines = 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def _close_figures():
+    """Close the figures of an answer, if it drew any."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
+
+
 def _compare(actual, expected, what, rtol, atol, mistakes):
     """Raise `CheckFailed` with the hint that fits, unless `actual` equals `expected` within the tolerance."""
     if _close(actual, expected, rtol, atol):
@@ -316,11 +389,21 @@ def _shorten(text, length=200):
 
 
 def _line_of_answer(error):
-    """Return the last line of the student's cells that was running, never one of the test cell itself."""
+    """Return the last line of the student's cells that was running, never one of the test cell itself.
+
+    An error that comes from another process carries the line along, in its attribute `line_of_answer`.
+    """
+    line = getattr(error, "line_of_answer", None)
+    if line is None:
+        line = _last_line(error)
+    return f", in your line `{line}`" if line else ""
+
+
+def _last_line(error):
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = [
         frame.line
         for frame in frames
         if frame.filename != frames[0].filename and ("ipykernel_" in frame.filename or frame.filename.startswith("<"))
     ]
-    return f", in your line `{own[-1]}`" if own and own[-1] else ""
+    return own[-1] if own else ""

@@ -1,12 +1,16 @@
 """What a student reads when a check fails, and what passes."""
 
+import contextlib
 import linecache
 import sys
 import warnings
+from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
 from mlcourse import checks
 
@@ -172,6 +176,13 @@ def run(cells):
     return str(failure.value)
 
 
+@pytest.mark.parametrize(("line", "end"), [("return x - [1]", ", in your line `return x - [1]`"), ("", ": no")])
+def test_an_error_from_another_process_brings_the_line_of_the_answer_along(line, end):
+    error = ValueError("no")
+    error.line_of_answer = line
+    assert failure_of(lambda: raise_(error)).removesuffix(". See page.html#part in the book.").endswith(end)
+
+
 def test_a_long_message_keeps_its_end_where_the_advice_often_stands():
     advice = "Reshape your data with reshape(-1, 1)."
     assert advice.rstrip(".") in failure_of(lambda: raise_(ValueError("array=[" + "1 2 3 " * 99 + "] " + advice)))
@@ -189,3 +200,83 @@ def test_warnings_and_prints_of_an_answer_do_not_reach_the_test_cell(capsys):
         with checks.testing("noisy", see="page.html"):
             checks.number(noisy(), 2, "noisy()")
     assert capsys.readouterr() == ("noisy: passed\n", "")
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_test_cell_leaves_no_figure_behind(passes):
+    with contextlib.suppress(checks.CheckFailed), checks.testing("plot", see="page.html"):
+        plt.subplots()
+        checks.that(passes, "no")
+    assert plt.get_fignums() == []
+
+
+HINT = "LDA: write your own class"
+
+
+class Inherited(LinearDiscriminantAnalysis):
+    pass
+
+
+MADE_BEFORE = LinearDiscriminantAnalysis()
+
+
+@pytest.mark.parametrize("borrow", [LinearDiscriminantAnalysis, Inherited, lambda: MADE_BEFORE.fit([[0.0]], [1])])
+def test_the_work_of_a_class_cannot_be_borrowed(borrow):
+    with checks.without(LinearDiscriminantAnalysis, HINT):
+        assert message(borrow) == HINT
+
+
+def test_a_class_works_again_after_the_test_even_if_that_failed():
+    with pytest.raises(ZeroDivisionError), checks.without(LinearDiscriminantAnalysis, HINT):
+        1 / 0
+    model = LinearDiscriminantAnalysis().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    assert model.predict([[2.0]]) == [1]
+
+
+def test_other_classes_may_be_used_where_one_is_refused():
+    with checks.without(LinearDiscriminantAnalysis, HINT):
+        assert QuadraticDiscriminantAnalysis().get_params()
+
+
+def doubled(values):
+    return [2 * value for value in values]
+
+
+def doubled_one_by_one(values):
+    result = []
+    for value in values:
+        result.extend(doubled([value]))
+    return result
+
+
+def test_a_loop_runs_more_lines_the_more_data_there_are():
+    few, many = (checks.lines_run(doubled_one_by_one, range(n)) for n in (10, 1000))
+    assert many - few == 990 * (checks.lines_run(doubled_one_by_one, range(1)) - checks.lines_run(doubled_one_by_one, []))
+    assert checks.lines_run(np.square, np.arange(10)) == checks.lines_run(np.square, np.arange(1000))
+
+
+def test_counting_lines_leaves_a_debugger_as_it_was():
+    def tracer(frame, event, argument):
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            checks.lines_run(lambda: 1 / 0)
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
+
+
+def test_a_grader_that_runs_answers_elsewhere_looks_there(monkeypatch):
+    refused = []
+    elsewhere = SimpleNamespace(
+        without=lambda cls, message: contextlib.nullcontext(refused.append((cls, message))),
+        lines_run=lambda function, *arguments: (function, arguments),
+    )
+    monkeypatch.setattr(checks, "_elsewhere", elsewhere)
+    with checks.without(LinearDiscriminantAnalysis, HINT):
+        LinearDiscriminantAnalysis()
+    assert refused == [(LinearDiscriminantAnalysis, HINT)]
+    assert checks.lines_run("predict", 1, 2) == ("predict", (1, 2))

@@ -1,7 +1,9 @@
 """Every lab goes the whole way: from its source to the students, back, through nbgrader, to feedback and grades."""
 
+import builtins
 import csv
 import re
+import symtable
 
 import nbformat
 import pytest
@@ -10,6 +12,7 @@ from course import Lab, LiveParts, calls, errors, grade_id, make_course, text_of
 from mlcourse.grading.labs import REGIONS, LabError, read_lab, release, squeezed
 from mlcourse.grading.preprocessors import ShowHintsOnly
 from paths import LABS, ROOT
+from trial import solution_cells
 
 UNSOLVED = ("is not written yet", "is not defined")
 MARKERS = [f"BEGIN {region}" for region in REGIONS]
@@ -121,6 +124,37 @@ def test_a_function_that_returns_none_loses_the_cells_that_call_it_and_no_others
     expected = {name: points for name, points in graded.automatic["perfect"].items()} | dict.fromkeys(lost, 0)
     assert graded.automatic["wrong"] == expected
     assert graded.messages("wrong").keys() == lost
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_test_cell_takes_nothing_from_the_notebook_but_answers(name):
+    """Only answers reach a test cell that runs in another process than the notebook."""
+    notebook = read_lab(ROOT / "solutions" / f"{name}.md")
+    answers = {variable for cell in solution_cells(notebook).values() for variable in defined(cell.source)}
+    foreign = {
+        grade_id(cell): sorted(taken(cell.source) - answers)
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade")
+    }
+    assert foreign == dict.fromkeys(foreign, [])
+
+
+def defined(source):
+    """Return the variables, functions and classes that a cell defines, without what it imports."""
+    variables = symtable.symtable(source, "cell", "exec").get_symbols()
+    return {variable.get_name() for variable in variables if variable.is_assigned() and not variable.is_imported()}
+
+
+def taken(source):
+    """Return the names that a cell uses without defining or importing them."""
+    cell = symtable.symtable(source, "cell", "exec")
+    own = {variable.get_name() for variable in cell.get_symbols() if variable.is_assigned() or variable.is_imported()}
+    return globals_of(cell) - own - set(dir(builtins))
+
+
+def globals_of(table):
+    used = {variable.get_name() for variable in table.get_symbols() if variable.is_global() and variable.is_referenced()}
+    return used.union(*map(globals_of, table.get_children()))
 
 
 # What comes back
