@@ -121,12 +121,13 @@ def box_command(scratch: str) -> list[str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": str(ROOT),
+        "TMPDIR": "/scratch",
     }
     return [
         "bwrap",
         *folders,
         *binds,
-        *("--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/scratch", "--bind", scratch, "/config"),
+        *("--dev", "/dev", "--dir", "/scratch", "--bind", scratch, "/config"),
         *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if os.getuid() == 0 else ["--unshare-user"]),
         *("--cap-add", "ALL", "--new-session", "--die-with-parent", "--chdir", "/scratch", "--clearenv"),
