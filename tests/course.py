@@ -71,12 +71,16 @@ class Lab:
             cell.source = answers.get(grade_id(cell), cell.source)
         return notebook
 
-    def grade(self):
-        """Do what an instructor does: grade, read the written answers of `perfect`, write feedback, export."""
+    def hand_in(self):
+        """Put the notebook of every student where it is graded."""
         for student, notebook in self.submitted.items():
             path = self.root / "submitted" / student / self.name / f"{self.name}.ipynb"
             path.parent.mkdir(parents=True)
             nbformat.write(notebook, path)
+
+    def grade(self):
+        """Do what an instructor does: grade, read the written answers of `perfect`, write feedback, export."""
+        self.hand_in()
         self.nbgrader("autograde", self.name)
         self.automatic = self.read_scores("auto_score")
         self.waiting = self.read_scores("needs_manual_grade")

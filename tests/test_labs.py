@@ -26,7 +26,7 @@ def lab(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def graded(lab):
+def graded(lab, bubblewrap):
     lab.grade()
     return lab
 
