@@ -12,7 +12,8 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from mlcourse.grading.preprocessors import GradeInBox, ShowHintsOnly, clean
+from mlcourse.grading.preprocessors import GradeInBox, SayWhatHappened, ShowHintsOnly, clean
+from mlcourse.grading.submissions import ReadSubmission, before_grading
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
@@ -30,6 +31,10 @@ c.CourseDirectory.solution_directory = "solved"
 # A mark scheme stands beside the question. It is released to nobody and reappears for the grader.
 c.ClearMarkScheme.enforce_metadata = False
 
+# What students hand in is checked and repaired first.
+c.Autograde.exporter_class = ReadSubmission
+c.Autograde.pre_convert_hook = before_grading
+
 # Students' code runs in a box, and the tests where it cannot reach them.
 c.Autograde.autograde_preprocessors = [GradeInBox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
@@ -38,6 +43,7 @@ c.GenerateFeedback.preprocessors = [
     ClearHiddenTests,
     ClearMarkScheme,
     ShowHintsOnly,
+    SayWhatHappened,
 ]
 
 # What students write must not run in the browser of who reads it, in the formgrader or on a feedback page. The option

@@ -1,6 +1,9 @@
+import os
 import re
+import shutil
 
 import matplotlib
+import pytest
 from xdist.scheduler import LoadFileScheduling
 
 matplotlib.use("Agg")
@@ -26,3 +29,11 @@ def pytest_terminal_summary(terminalreporter):
                 for name, line in report.user_properties:
                     if name == "summary":
                         terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def bubblewrap():
+    """What the box for students' code is made of."""
+    if not shutil.which("bwrap"):
+        message = "no bubblewrap: on Debian and Ubuntu, type: sudo apt-get install bubblewrap"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

@@ -12,13 +12,12 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import datetime
 from html.parser import HTMLParser
 
 import nbformat
 from nbgrader.api import Gradebook
 
-from mlcourse.grading.labs import REGIONS, release
+from mlcourse.grading.labs import release, secret_lines
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
@@ -72,12 +71,16 @@ class Lab:
             cell.source = answers.get(grade_id(cell), cell.source)
         return notebook
 
-    def grade(self):
-        """Do what an instructor does: grade, read the written answers of `perfect`, write feedback, export."""
+    def hand_in(self):
+        """Put the notebook of every student where it is graded."""
         for student, notebook in self.submitted.items():
             path = self.root / "submitted" / student / self.name / f"{self.name}.ipynb"
             path.parent.mkdir(parents=True)
             nbformat.write(notebook, path)
+
+    def grade(self):
+        """Do what an instructor does: grade, read the written answers of `perfect`, write feedback, export."""
+        self.hand_in()
         self.nbgrader("autograde", self.name)
         self.automatic = self.read_scores("auto_score")
         self.waiting = self.read_scores("needs_manual_grade")
@@ -129,12 +132,7 @@ class Lab:
 
     def secrets(self, region):
         """Return the lines of at least 20 visible characters in the regions of one kind, unless they are also given."""
-        given, hidden = "", []
-        for cell in self.source.cells:
-            hidden += re.findall(rf"### BEGIN {region}\n(.*?)### END {region}", cell.source, re.DOTALL)
-            given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
-        lines = {line.strip() for text in hidden for line in text.splitlines()}
-        return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in squeezed(given)}
+        return secret_lines(self.source, region)
 
 
 def grader(cell):
@@ -193,12 +191,6 @@ def errors(notebook):
     }
 
 
-def seconds_of(notebook):
-    """Return how long the run of a notebook took, without the start of its kernel."""
-    times = [time for cell in notebook.cells for time in cell.metadata.get("execution", {}).values()]
-    return (datetime.fromisoformat(max(times)) - datetime.fromisoformat(min(times))).total_seconds()
-
-
 def text_of(path):
     """Return all the text of a file: as it stands and, of a page or a notebook, as a person reads it."""
     text = path.read_text(encoding="utf-8", errors="ignore")
@@ -207,10 +199,6 @@ def text_of(path):
     if path.suffix == ".html":
         text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
     return text
-
-
-def squeezed(text):
-    return "".join(text.split())
 
 
 class LiveParts(HTMLParser):

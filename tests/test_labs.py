@@ -8,8 +8,8 @@ import symtable
 import nbformat
 import pytest
 
-from course import Lab, LiveParts, calls, errors, grade_id, make_course, seconds_of, squeezed, text_of
-from mlcourse.grading.labs import REGIONS, LabError, read_lab, release
+from course import Lab, LiveParts, calls, errors, grade_id, make_course, text_of
+from mlcourse.grading.labs import REGIONS, LabError, read_lab, release, squeezed
 from mlcourse.grading.preprocessors import ShowHintsOnly
 from paths import LABS, ROOT
 from trial import solution_cells
@@ -26,7 +26,7 @@ def lab(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def graded(lab):
+def graded(lab, bubblewrap):
     lab.grade()
     return lab
 
@@ -103,7 +103,7 @@ def test_the_instructors_answers_earn_every_automatic_point(graded, student):
 def test_the_solution_runs_without_an_error_within_a_minute(graded, record_property):
     notebook = graded.autograded("perfect")
     assert errors(notebook) == {}
-    seconds = seconds_of(notebook)
+    seconds = notebook.metadata.mlcourse.seconds
     record_property("summary", f"{graded.name}: the solution runs in {seconds:.1f} s")
     assert seconds < 60
 

@@ -145,7 +145,7 @@ def guard(shell, connection, walls) -> None:
 def close_walls():
     """Give this process empty folders to write to, no privileges, and limits."""
     mount("none", "/", None, MS_REC | MS_PRIVATE, "")
-    for folder in (SCRATCH, "/tmp", "/dev/shm"):
+    for folder in (SCRATCH, "/config", "/dev/shm"):
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
     os.chdir(SCRATCH)
     os.setsid()

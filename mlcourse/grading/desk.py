@@ -27,6 +27,10 @@ START_SECONDS = 120
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap"
 
 
+class DeskEnded(GradingError):
+    """The server process has ended in the middle of a notebook."""
+
+
 class Desk:
     """A server process, started with the first notebook.
 
@@ -53,7 +57,9 @@ class Desk:
         Raises
         ------
         GradingError
-            If there is no box on this machine, or the server has ended.
+            If there is no box on this machine.
+        DeskEnded
+            If the server has ended in the middle of this notebook; the next one starts another.
         """
         if self.process is None:
             self.start()
@@ -64,7 +70,7 @@ class Desk:
             answer = ""
         if not answer:
             self.close()
-            raise GradingError("the grading process has ended by itself: type the same command again")
+            raise DeskEnded("the grading process has ended by itself: type the same command again")
         return json.loads(answer)
 
     def start(self):
@@ -78,7 +84,14 @@ class Desk:
             self.close()
             raise GradingError(answer.strip() or "the grading process could not start: see the lines above")
 
+    def kill(self):
+        """End the server at once, in the middle of whatever it does."""
+        if self.process is not None:
+            self.process.kill()
+            self.close()
+
     def close(self):
+        """End the server."""
         if self.process is not None:
             self.process.stdin.close()
             self.process.stdout.close()
@@ -108,12 +121,13 @@ def box_command(scratch: str) -> list[str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": str(ROOT),
+        "TMPDIR": "/scratch",
     }
     return [
         "bwrap",
         *folders,
         *binds,
-        *("--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/scratch", "--bind", scratch, "/config"),
+        *("--dev", "/dev", "--dir", "/scratch", "--bind", scratch, "/config"),
         *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if os.getuid() == 0 else ["--unshare-user"]),
         *("--cap-add", "ALL", "--new-session", "--die-with-parent", "--chdir", "/scratch", "--clearenv"),

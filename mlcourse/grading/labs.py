@@ -28,12 +28,14 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from mlcourse.grading import GradingError
+
 ROOT = Path(__file__).resolve().parents[2]
 REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 GRADER_KEYS = {"grade_id", "solution", "points"}
 
 
-class LabError(Exception):
+class LabError(GradingError):
     """The source of a lab is not well formed; the message says where and what to do."""
 
 
@@ -101,13 +103,15 @@ def write_sources(root: Path) -> list[str]:
     return list(notebooks)
 
 
-def release(root: Path = ROOT) -> list[str]:
+def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
     """Generate the student notebooks in ``labs/`` through nbgrader, and record the labs in its gradebook.
 
     Parameters
     ----------
     root : pathlib.Path
         The folder that holds ``solutions/`` and ``nbgrader_config.py``.
+    lab : str, optional
+        The one lab to release; by default all of them.
 
     Returns
     -------
@@ -117,11 +121,11 @@ def release(root: Path = ROOT) -> list[str]:
     Raises
     ------
     LabError
-        If a source is not well formed or nbgrader refuses it.
+        If a source is not well formed, nbgrader refuses it, or something secret would reach the students.
     """
     from nbgrader.apps.api import NbGraderAPI
 
-    names = write_sources(root)
+    names = [name for name in write_sources(root) if lab in (None, name)]
     api = NbGraderAPI(config=nbgrader_config(root))
     for name in names:
         result = api.generate_assignment(name, force=True)
@@ -132,8 +136,47 @@ def release(root: Path = ROOT) -> list[str]:
         for cell in notebook.cells:
             if _raises_until_solved(cell):
                 cell.metadata.setdefault("tags", []).append("raises-exception")
+        source = nbformat.read(root / "source" / name / path.name, as_version=4)
+        if found := leaks(source, "\n".join(cell.source for cell in notebook.cells)):
+            path.unlink()
+            raise LabError(f"{name}: not released, since students would read this line: {found[0]}")
         nbformat.write(notebook, path)
     return names
+
+
+def secret_lines(source: NotebookNode, region: str) -> set[str]:
+    """Return what a student must not see of a lab, and what is long enough to be recognised.
+
+    Parameters
+    ----------
+    source : nbformat.NotebookNode
+        The instructor's notebook.
+    region : str
+        One of `REGIONS`.
+
+    Returns
+    -------
+    set of str
+        The lines of at least 20 visible characters in the regions of that name, unless they also stand outside.
+    """
+    given, hidden = "", []
+    for cell in source.cells:
+        hidden += re.findall(rf"### BEGIN {region}\n(.*?)### END {region}", cell.source, re.DOTALL)
+        given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
+    lines = {line.strip() for text in hidden for line in text.splitlines()}
+    return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in squeezed(given)}
+
+
+def leaks(source: NotebookNode, text: str) -> list[str]:
+    """Return the secret lines of a lab, and the markers of its regions, that a text holds."""
+    text = squeezed(text)
+    secrets = {line for region in REGIONS for line in secret_lines(source, region)}
+    return sorted(line for line in [*secrets, *(f"BEGIN {region}" for region in REGIONS)] if squeezed(line) in text)
+
+
+def squeezed(text: str) -> str:
+    """Return a text without its white space."""
+    return "".join(text.split())
 
 
 def nbgrader_config(root: Path = ROOT) -> Config:

@@ -6,6 +6,7 @@ import re
 import textwrap
 
 import bleach
+from nbformat.v4 import new_markdown_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Bool
@@ -59,6 +60,27 @@ class ShowHintsOnly(NbGraderPreprocessor):
                 sentence = output.evalue or output.ename
                 output.traceback = textwrap.wrap(sentence, width=100, break_long_words=False, break_on_hyphens=False)
         return cell, resources
+
+
+class SayWhatHappened(NbGraderPreprocessor):
+    """Say on the feedback page what was repaired in a notebook, and why it was refused or stopped."""
+
+    def preprocess(self, nb, resources):
+        happened = nb.metadata.get("mlcourse", {})
+        sentences = [*happened.get("repairs", [])]
+        if happened.get("refused"):
+            sentences.append(f"This notebook could not be graded: {happened['refused']}")
+        if happened.get("stopped"):
+            sentences.append(f"From one cell on, nothing was run, since {happened['stopped']}.")
+        if sentences:
+            items = "\n".join(f"- {one_line(sentence)}" for sentence in sentences)
+            nb.cells.insert(0, new_markdown_cell(f"**Before you read on**\n\n{items}"))
+        return nb, resources
+
+
+def one_line(sentence):
+    """Return a sentence as plain text for Markdown, since it may hold the name of a student's file."""
+    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(sentence.split()))
 
 
 def clean(page: str) -> str:

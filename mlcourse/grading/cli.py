@@ -1,0 +1,206 @@
+"""The instructor's command line: ``mlcourse COMMAND ...``, typed in the folder of the course."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from mlcourse.grading import GradingError
+
+EPILOG = """
+A lab's way through a term:
+  mlcourse release lab-01-toy-regression             make the students' notebook
+  mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
+  mlcourse grade lab-01-toy-regression               grade it
+  mlcourse report lab-01-toy-regression              see how the class did
+  jupyter lab                                        mark the written answers in the formgrader
+  mlcourse feedback lab-01-toy-regression            write a page for each student
+  mlcourse export                                    write the grades as a table
+
+Exit codes: 0 done; 1 not done, with a message that says why; 2 the command was not understood; 130 stopped by Ctrl-C.
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    options = make_parser().parse_args(arguments)
+    options.root = Path.cwd()
+    try:
+        if not (options.root / "nbgrader_config.py").exists():
+            raise GradingError(f"{options.root} is not the folder of the course: there is no nbgrader_config.py in it")
+        sys.exit(options.run(options) or 0)
+    except GradingError as error:
+        sys.exit(f"Error: {error}")
+    except KeyboardInterrupt:
+        print("\nStopped. What was done is kept: type the same command again to go on.", file=sys.stderr)
+        sys.exit(130)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="mlcourse",
+        description="Release, collect and grade the labs of the course.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name, run, says, example, lab=True):
+        words = {"help": says, "description": f"{says[0].upper()}{says[1:]}.", "epilog": f"Example: {example}"}
+        command = commands.add_parser(name, **words)
+        command.set_defaults(run=run)
+        if lab:
+            command.add_argument("lab", metavar="LAB", help="the name of the lab, for instance lab-01-toy-regression")
+        return command
+
+    command("release", release, "make the students' notebook of a lab", "mlcourse release lab-01-toy-regression")
+
+    one = command(
+        "collect",
+        collect,
+        "put what students handed in where it is graded",
+        "mlcourse collect lab-01-toy-regression ~/Downloads/class.zip",
+    )
+    one.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a folder, or an archive of Moodle or Canvas")
+
+    example = "mlcourse grade lab-01-toy-regression --workers 4"
+    for name, run, says in [
+        ("grade", grade, "grade what students handed in"),
+        ("regrade", regrade, "grade again after a test was changed, and say whose marks move and why"),
+    ]:
+        one = command(name, run, says, example.replace("grade", name, 1))
+        one.add_argument("--workers", type=whole_number, metavar="N", help="how many at a time (default: one per core)")
+        one.add_argument("--again", action="store_true", help="run also what has been run before")
+        one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
+        one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
+
+    command(
+        "report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression"
+    )
+    command("feedback", feedback, "write a page for each student", "mlcourse feedback lab-01-toy-regression")
+
+    one = command("export", export, "write the grades as a table", "mlcourse export --style moodle", lab=False)
+    one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
+    styles = ["spreadsheet", "moodle", "canvas"]
+    one.add_argument("--style", choices=styles, default=styles[0], help="for what the table is (default: %(default)s)")
+    one.add_argument("--to", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
+    one.add_argument("--unfinished", action="store_true", help="also while written answers wait to be marked")
+
+    command(
+        "audit",
+        audit,
+        "try the right, wrong and mutated answers on the tests of a lab, and write a page",
+        "mlcourse audit lab-01-toy-regression",
+    )
+    return parser
+
+
+def whole_number(text):
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def release(options):
+    from mlcourse.grading import labs
+
+    labs.release(options.root, known(options))
+    print(f"Released: labs/{options.lab}/{options.lab}.ipynb")
+
+
+def collect(options):
+    from mlcourse.grading.collect import collect
+
+    collected = collect(known(options), options.files, options.root)
+    for one in collected:
+        for note in one.notes:
+            print(f"{one.student}: {note}")
+    print(f"Collected {len(collected)} submissions in submitted/.")
+
+
+def grade(options):
+    from mlcourse.grading.grade import grade_class
+
+    if options.no_sandbox:
+        print("Warning: without the sandbox, students' code can do all that you may do here.", file=sys.stderr)
+    done = grade_class(
+        known(options),
+        options.root,
+        workers=options.workers,
+        sandbox=not options.no_sandbox,
+        again=options.again,
+        scheduler=options.scheduler,
+        progress=show_progress,
+    )
+    refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
+    same = f"; {done.unchanged} had not changed" if done.unchanged else ""
+    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}.")
+
+
+def regrade(options):
+    from mlcourse.grading import labs
+    from mlcourse.grading.grade import gradebook_of
+    from mlcourse.grading.regrade import moves, print_moves, snapshot
+
+    config = labs.nbgrader_config(options.root)
+    with gradebook_of(config) as gradebook:
+        before = snapshot(known(options), gradebook, options.root)
+    labs.release(options.root, options.lab)
+    grade(options)
+    with gradebook_of(config) as gradebook:
+        print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
+
+
+def report(options):
+    from mlcourse.grading.grade import gradebook_of
+    from mlcourse.grading.labs import nbgrader_config
+    from mlcourse.grading.report import write_report
+
+    with gradebook_of(nbgrader_config(options.root)) as gradebook:
+        print(f"Written: {write_report(known(options), options.root, gradebook)}")
+
+
+def feedback(options):
+    from nbgrader.apps.api import NbGraderAPI
+
+    from mlcourse.grading.labs import nbgrader_config
+
+    result = NbGraderAPI(config=nbgrader_config(options.root)).generate_feedback(known(options), force=True)
+    if not result["success"]:
+        raise GradingError(f"nbgrader could not write the feedback:\n{result['log']}")
+    print(f"Written: feedback/STUDENT/{options.lab}/{options.lab}.html")
+
+
+def export(options):
+    from mlcourse.grading.export import export
+    from mlcourse.grading.grade import gradebook_of
+    from mlcourse.grading.labs import nbgrader_config
+
+    with gradebook_of(nbgrader_config(options.root)) as gradebook:
+        labs = options.labs or None
+        export(options.root, gradebook, options.to, options.style, labs=labs, unfinished=options.unfinished)
+    print(f"Written: {options.to}")
+
+
+def audit(options):
+    from mlcourse.grading.audit import run_audit
+
+    return run_audit(known(options), options.root)
+
+
+def known(options):
+    """Return the lab that was named, or raise an error that names those that there are."""
+    names = sorted(path.stem for path in (options.root / "solutions").glob("lab-*.md"))
+    if options.lab not in names:
+        raise GradingError(f"there is no lab {options.lab}: the labs are {', '.join(names) or 'none'}")
+    return options.lab
+
+
+def show_progress(done, of):
+    if sys.stderr.isatty():
+        bar = "=" * (40 * done // of)
+        print(f"\r[{bar:<40}] {done} of {of}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`mlcourse grade`: a class at once, the same scores as `nbgrader autograde`, and nothing twice."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+
+from course import Lab, make_course
+from mlcourse.grading import GradingError
+from mlcourse.grading.cli import main
+from mlcourse.grading.grade import grade_class, gradebook_of
+from mlcourse.grading.labs import nbgrader_config
+from paths import ROOT
+
+LAB = "lab-01-toy-regression"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, bubblewrap):
+    """A class that has handed in: the six of every lab, one that handed in no notebook, and one an empty folder."""
+    lab = Lab(make_course(tmp_path_factory.mktemp("course"), [LAB]), LAB)
+    lab.hand_in()
+    folder = lab.root / "submitted" / "no-notebook" / LAB
+    folder.mkdir(parents=True)
+    (folder / f"{LAB}.ipynb").write_text("{", encoding="utf-8")
+    (lab.root / "submitted" / "empty" / LAB).mkdir(parents=True)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def graded(lab):
+    summary = grade_class(LAB, lab.root)
+    return lab, summary
+
+
+def scores(lab):
+    with gradebook_of(nbgrader_config(lab.root)) as gradebook:
+        found = gradebook.find_assignment(LAB).submissions
+        return {one.student_id: {grade.name: grade.auto_score for grade in one.notebooks[0].grades} for one in found}
+
+
+def test_everybody_is_graded_whatever_they_handed_in(graded):
+    lab, summary = graded
+    assert summary.graded == len(lab.submitted) + 2 and summary.refused == 2
+    assert set(scores(lab)) == {*lab.submitted, "no-notebook", "empty"}
+    for student in ("no-notebook", "empty"):
+        assert not any(scores(lab)[student].values())
+        assert lab.autograded(student).metadata.mlcourse.refused
+
+
+def test_a_second_run_grades_only_what_changed(graded):
+    lab, _ = graded
+    again = grade_class(LAB, lab.root)
+    assert (again.graded, again.unchanged) == (0, len(lab.submitted) + 2)
+    path = lab.root / "submitted" / "half" / LAB / f"{LAB}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("mean_squared_error = None"))
+    nbformat.write(notebook, path)
+    once_more = grade_class(LAB, lab.root)
+    assert (once_more.graded, once_more.unchanged) == (1, len(lab.submitted) + 1)
+
+
+def test_nbgrader_autograde_records_the_same(graded):
+    lab, _ = graded
+    before = scores(lab)
+    outputs = {student: [cell.get("outputs") for cell in lab.autograded(student).cells] for student in before}
+    shutil.rmtree(lab.root / "autograded")
+    lab.nbgrader("autograde", LAB)
+    assert scores(lab) == before
+    # nbgrader does not see a folder without a notebook
+    for student in before.keys() - {"empty"}:
+        assert [cell.get("outputs") for cell in lab.autograded(student).cells] == outputs[student]
+
+
+def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, tmp_path):
+    course = tmp_path / "course"
+    shutil.copytree(lab.root, course, ignore=shutil.ignore_patterns("autograded", "_build", "feedback", "gradebook.db"))
+    shutil.copy(ROOT / "nbgrader_config.py", course)
+    make = [sys.executable, "-c", "from pathlib import Path; from mlcourse.grading.labs import release; release(Path('.'))"]
+    subprocess.run(make, cwd=course, check=True, capture_output=True)
+    slow = nbformat.v4.new_code_cell("import time; time.sleep(20)")
+    path = course / "submitted" / "wrong" / LAB / f"{LAB}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.write(nbformat.from_dict({**notebook, "cells": [*notebook.cells, slow]}), path)
+    command = [sys.executable, "-m", "mlcourse.grading.cli", "grade", LAB, "--workers", "1"]
+    run = subprocess.Popen(command, cwd=course, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if (course / "autograded" / "script").exists() or (course / "autograded" / "released").exists():
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+    run.send_signal(signal.SIGINT)
+    message = run.communicate(timeout=30)[1]
+    assert run.returncode == 130 and "type the same command again" in message
+    done = {path.parent.parent.name for path in course.glob(f"autograded/*/{LAB}/{LAB}.ipynb")}
+    assert done and "wrong" not in done
+    nbformat.write(notebook, path)
+    summary = grade_class(LAB, course)
+    assert summary.unchanged == len(done) and summary.unchanged + summary.graded == len(lab.submitted) + 2
+
+
+def test_the_outputs_hold_what_a_marker_reads(graded):
+    lab, _ = graded
+    outputs = [output for cell in lab.autograded("perfect").cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any("text/html" in output.get("data", {}) for output in outputs)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["grade", "lab-99"], "there is no lab lab-99: the labs are lab-01-toy-regression"),
+        (["feedback", "lab-99"], "there is no lab lab-99"),
+        (["grade", LAB, "--scheduler", "tcp://127.0.0.1:1"], "Dask"),
+    ],
+)
+def test_a_command_that_cannot_be_done_says_why_in_one_sentence(graded, monkeypatch, capsys, arguments, message):
+    lab, _ = graded
+    monkeypatch.chdir(lab.root)
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert str(exit.value).startswith("Error: ") and message in str(exit.value)
+    assert len(str(exit.value).splitlines()) == 1
+
+
+def test_a_lab_that_nobody_handed_in_is_an_error(tmp_path):
+    make_course(tmp_path, [LAB])
+    with pytest.raises(GradingError, match="nobody has handed in"):
+        grade_class(LAB, tmp_path)
+
+
+def test_without_bubblewrap_nothing_is_graded_and_the_message_says_what_to_install(lab, tmp_path, monkeypatch):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools))
+    with pytest.raises(GradingError, match="sudo apt-get install bubblewrap"):
+        grade_class(LAB, lab.root, again=True)
+    assert os.listdir(tools) == []
+
+
+@pytest.mark.parametrize("command", ["release", "collect", "grade", "regrade", "report", "feedback", "export", "audit"])
+def test_every_command_has_a_help_with_an_example(command, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main([command, "--help"])
+    assert exit.value.code == 0
+    assert f"Example: mlcourse {command}" in " ".join(capsys.readouterr().out.split())
