@@ -87,15 +87,15 @@ def write_report(lab: str, root: Path, gradebook: Gradebook) -> Path:
 def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
     """Return difficulty and discrimination of every test cell.
 
-    The difficulty of a test cell is the share p of the submissions that get all of its points. Its discrimination is the
-    corrected point-biserial correlation: with x = 1 for a submission that passes and 0 for the others, and R its points
-    in all *other* test cells,
+    The difficulty of a test cell is the share p of the submissions that get all of its points. Its discrimination is
+    the corrected point-biserial correlation: with x = 1 for a submission that passes and 0 for the others, and R its
+    points in all *other* test cells,
 
         r = (mean of R where x = 1 - mean of R where x = 0) * sqrt(p * (1 - p)) / sd(R),
 
     with the population standard deviation, which is Pearson's correlation of x and R. A total that included the test
-    cell would correlate with it by itself; hence the rest: Guilford, "The correlation of an item with a composite of the
-    remaining items in a test", Educational and Psychological Measurement 13 (1953), 87-93.
+    cell would correlate with it by itself; hence the rest: Guilford, "The correlation of an item with a composite of
+    the remaining items in a test", Educational and Psychological Measurement 13 (1953), 87-93.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
     table = pd.DataFrame({"failed": (~passed).sum(), "difficulty": passed.mean()})
     for name in points:
         x, rest = passed[name].to_numpy(float), points.drop(columns=name).sum(axis=1).to_numpy(float)
-        spread = np.ptp(x) > 0 and np.ptp(rest) > 1e-9
+        spread = len(np.unique(x)) > 1 and np.ptp(rest) > 1e-9
         table.loc[name, "discrimination"] = np.corrcoef(x, rest)[0, 1] if spread else np.nan
     return table
 
