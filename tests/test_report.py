@@ -8,7 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from classroom import Classroom
-from mlcourse.grading import GradingError
+from mlcourse.grading import GradingError, similarity
 from mlcourse.grading.report import item_analysis, write_report
 from mlcourse.grading.similarity import similar_pairs, tokens
 from course import ATTACK, LiveParts
@@ -143,7 +143,7 @@ def small(tmp_path):
 
 def test_nothing_from_a_student_runs(small):
     name = "<img src=x onerror=alert(1)>"
-    copied = f'def mean(x):\n    total = 0\n    for one in x:\n        total += one\n    return total, """{ATTACK}"""'
+    copied = f'def mean(x):\n    total = 0\n    for one in x:\n        total += one\n    return total, """\ud800{ATTACK}"""'
     answers = ["x = 1", "return_", "y[0] = [2, 3]", "import os", "print(sum(range(4)))", copied]
     for student, code in zip("abcdef", answers, strict=True):
         small.hand_in(LAB, student, dict.fromkeys(TESTS, 0))
@@ -189,6 +189,15 @@ def test_a_lone_submission_that_was_not_graded_yet_is_said_to_be(small):
     page = BeautifulSoup(write_report(LAB, small.root, small.gradebook).read_text("utf-8"), "html.parser")
     assert "1 submission is not graded yet" in section(page, "class")
     assert rows(page, "Totals")[1] == ["Automatic points", "4", "0", "–", "–", "–"]
+
+
+def test_an_exercise_counts_for_those_of_whom_every_part_is_marked(tmp_path):
+    room = Classroom(tmp_path)
+    room.add_lab(LAB, {"essay-1": 1}, {"essay": 3})
+    room.hand_in(LAB, "ada", {"essay-1": 1}, {"essay": 3})
+    room.hand_in(LAB, "ben", {"essay-1": 0})
+    page = BeautifulSoup(write_report(LAB, room.root, room.gradebook).read_text("utf-8"), "html.parser")
+    assert rows(page, "Mean share")[1:] == [["essay", "4", "100 %", "1"]]
 
 
 def test_a_lab_of_written_answers_alone_is_reported(tmp_path):
@@ -247,6 +256,15 @@ def test_a_copy_with_other_names_comments_and_layout_is_found():
 def test_an_answer_that_half_of_the_class_has_says_nothing():
     assert pairs_of([*OWN, *[OWN[0]] * 8]) == []
     assert pairs_of([*OWN, OWN[3]]) == [("s3", "s8")]
+
+
+def test_it_does_not_matter_who_is_compared_with_whom(monkeypatch):
+    monkeypatch.setattr(similarity, "LEAST_ALIKE", 0)
+    monkeypatch.setattr(similarity, "LEAST_RARITY", 0)
+    answers = [{"mean": answer(body)} for body in OWN]
+    one = similar_pairs(dict(zip("abcdefgh", answers, strict=True)), STUB)
+    other = similar_pairs(dict(zip("hgfedcba", answers, strict=True)), STUB)
+    assert [pair.rarity for pair in one] == pytest.approx([pair.rarity for pair in other])
 
 
 def test_among_fewer_than_five_nothing_is_compared():
