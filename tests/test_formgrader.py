@@ -69,7 +69,7 @@ def test_an_instructor_grades_by_the_button_and_marks_by_hand(lab, address, chro
 
     page.goto(f"{address}/formgrader/gradebook/{LAB}/{LAB}")
     page.get_by_role("link", name="Submission #1").click()
-    page.wait_for_function("window.formgrader && formgrader.loaded")
+    page.wait_for_function("window.formgrader && formgrader.grades && formgrader.grades.loaded")
     for name in lab.written:
         box = page.locator(f"input.score#{name}")
         box.fill(str(lab.points[name] - 1))
