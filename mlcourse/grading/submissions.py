@@ -475,7 +475,7 @@ def _is_date(path):
     """Whether nbgrader can read a file as a date; an empty one means that there is none."""
     try:
         date = _bytes(path).decode("ascii").strip()
-        return not date or len(date) < 100 and parse_utc(date) is not None
+        return not date or (len(date) < 100 and parse_utc(date) is not None)
     except Exception:  # dateutil raises many kinds
         return False
 
@@ -528,7 +528,7 @@ class ReadSubmission(NotebookExporter):
         source = instructor_notebook(Path(coursedir.root), path.stem)
         found, repairs = find_notebook(path.parent, path.stem, source)
         submission = read_submission(found or path, source)
-        repairs += [check_timestamp(path.parent)] + submission.repairs
+        repairs += [check_timestamp(path.parent), *submission.repairs]
         submission.notebook.metadata["mlcourse"] = {
             "repairs": [sentence for sentence in repairs if sentence],
             "refused": submission.refused,
