@@ -117,7 +117,11 @@ def collect(options):
     for one in collected:
         for note in one.notes:
             print(f"{one.student}: {note}")
-    print(f"Collected {len(collected)} submissions in submitted/.")
+    missed = sum(one.path is None for one in collected)
+    print(f"Collected {len(collected) - missed} submissions in submitted/.")
+    if missed:
+        print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def grade(options):
