@@ -18,7 +18,7 @@ from html.parser import HTMLParser
 import nbformat
 from nbgrader.api import Gradebook
 
-from mlcourse.grading.labs import REGIONS, release
+from mlcourse.grading.labs import REGIONS, grade_id, grader, release
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
@@ -135,14 +135,6 @@ class Lab:
             given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
         lines = {line.strip() for text in hidden for line in text.splitlines()}
         return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in squeezed(given)}
-
-
-def grader(cell):
-    return cell.metadata.get("nbgrader", {})
-
-
-def grade_id(cell):
-    return grader(cell).get("grade_id")
 
 
 def without_markers(cell):

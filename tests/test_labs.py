@@ -6,8 +6,8 @@ import re
 import nbformat
 import pytest
 
-from course import Lab, LiveParts, calls, errors, grade_id, make_course, seconds_of, squeezed, text_of
-from mlcourse.grading.labs import REGIONS, LabError, read_lab, release
+from course import Lab, LiveParts, calls, errors, make_course, seconds_of, squeezed, text_of
+from mlcourse.grading.labs import REGIONS, LabError, grade_id, read_lab, release
 from mlcourse.grading.preprocessors import ShowHintsOnly
 from paths import LABS, ROOT
 
