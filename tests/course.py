@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 import nbformat
 from nbgrader.api import Gradebook
 
-from mlcourse.grading.labs import release, secret_lines
+from mlcourse.grading.labs import grade_id, grader, release, secret_lines
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
@@ -133,14 +133,6 @@ class Lab:
     def secrets(self, region):
         """Return the lines of at least 20 visible characters in the regions of one kind, unless they are also given."""
         return secret_lines(self.source, region)
-
-
-def grader(cell):
-    return cell.metadata.get("nbgrader", {})
-
-
-def grade_id(cell):
-    return grader(cell).get("grade_id")
 
 
 def without_markers(cell):

@@ -8,11 +8,11 @@ import symtable
 import nbformat
 import pytest
 
-from course import Lab, LiveParts, calls, errors, grade_id, make_course, text_of
-from mlcourse.grading.labs import REGIONS, LabError, read_lab, release, squeezed
+from course import Lab, LiveParts, calls, errors, make_course, text_of
+from mlcourse.grading.labs import REGIONS, LabError, grade_id, read_lab, release, squeezed
 from mlcourse.grading.preprocessors import ShowHintsOnly
+from mlcourse.grading.trial import solution_cells
 from paths import LABS, ROOT
-from trial import solution_cells
 
 UNSOLVED = ("is not written yet", "is not defined")
 MARKERS = [f"BEGIN {region}" for region in REGIONS]

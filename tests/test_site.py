@@ -2,9 +2,7 @@
 
 import functools
 import http.server
-import os
 import re
-import shutil
 import threading
 from urllib.parse import unquote, urlsplit
 
@@ -88,21 +86,6 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 
 
 # --- in a real browser ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not path:
-        message = "no Chromium: on Debian and Ubuntu, type: sudo apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=options)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import importlib
 import io
 import os
 import pickle
+import random
 import resource
 import select
 import signal
@@ -50,7 +51,7 @@ FILE_BYTES = 64 * 2**20
 OUTPUT_CHARACTERS = 200_000
 OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
-NOBODY = 65534
+USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 MODULES = """
     geopandas matplotlib.pyplot scipy.stats sklearn.compose sklearn.datasets sklearn.decomposition
     sklearn.discriminant_analysis sklearn.dummy sklearn.ensemble sklearn.feature_selection sklearn.impute
@@ -59,7 +60,7 @@ MODULES = """
 """.split()
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
-MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 0x4000, 0x40000
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
@@ -124,9 +125,9 @@ def guard(shell, connection, walls) -> None:
             check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC))
         child = os.fork()
         if child == 0:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if walls:
                 close_walls()
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             serve(shell, connection)
             os._exit(0)
         ends = select.poll()
@@ -145,6 +146,9 @@ def guard(shell, connection, walls) -> None:
 def close_walls():
     """Give this process empty folders to write to, no privileges, and limits."""
     mount("none", "/", None, MS_REC | MS_PRIVATE, "")
+    # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
+    mount("/", "/inside", None, MS_BIND | MS_REC, "")
+    os.chroot("/inside")
     for folder in (SCRATCH, "/config", "/dev/shm"):
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
     os.chdir(SCRATCH)
@@ -152,9 +156,11 @@ def close_walls():
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if os.getuid() == 0:
+        # A user of its own: the kernel counts processes, and keeps keys, for each user
+        user = random.SystemRandom().choice(USERS)
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
     check(libc.capset(header, (ctypes.c_uint32 * 6)()))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -229,15 +235,20 @@ class Room:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
             try:
-                value = getattr(self, f"do_{action}")(*arguments)
+                answer = self.outcome(action, arguments)
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-            self.send(["value", value])
+        except TimeLimit as error:
+            answer = plain.dumps(["error", describe(error)], self.handle)
+        channel.send(self.connection, answer)
+
+    def outcome(self, action, arguments):
+        try:
+            return plain.dumps(["value", getattr(self, f"do_{action}")(*arguments)], self.handle)
+        except channel.Closed:
+            raise
         except BaseException as error:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            if isinstance(error, channel.Closed):
-                raise
-            self.send(["error", *describe(error)])
+            return plain.dumps(["error", describe(error)], self.handle)
 
     # What can be asked for
 
@@ -318,13 +329,13 @@ class Room:
             kind = "function" if isinstance(thing, FUNCTIONS) else "object"
             of = type(thing)
             name = getattr(thing, "__name__", "") if kind == "function" else of.__name__
-        return plain.Handle(number, kind, str(name), [[base.__module__, base.__qualname__] for base in of.__mro__])
+        return plain.Handle(number, kind, str(name), names_of(of))
 
     # Things outside
 
     def ask(self, *question):
         """Ask the outside for something of its own, in the middle of a call."""
-        self.send(["ask", *question])
+        self.send(["ask", list(question)])
         kind, *answer = self.receive()
         if kind == "error":
             raise answer[0]
@@ -425,15 +436,19 @@ def alike(before, after):
     return type(before) is type(after) and isinstance(before, (bool, int, float, str)) and before == after
 
 
+def names_of(cls):
+    """Return module and name of a class and of all that it derives from."""
+    return [[str(base.__module__), str(base.__qualname__)] for base in cls.__mro__]
+
+
 def describe(error):
     """Return what a test may know of an error: names of its classes, its message, and the student's line."""
-    kinds = [[kind.__module__, kind.__qualname__] for kind in type(error).__mro__]
     try:
         message = str(error)[:2000]
     except BaseException:
         message = ""
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if "ipython-input" in frame.filename]
-    return [kinds, message, (lines[-1] or "")[:200] if lines else ""]
+    return [names_of(type(error)), message, (lines[-1] or "")[:200] if lines else ""]
 
 
 # A cell of the notebook

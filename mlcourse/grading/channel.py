@@ -15,11 +15,13 @@ class TooLate(Exception):
     """No answer came in time."""
 
 
-def send(connection: socket.socket, message: bytes) -> None:
-    """Send one message. Raises `Closed` if nobody listens."""
+def send(connection: socket.socket, message: bytes, deadline: float | None = None) -> None:
+    """Send one message, before a value of `time.monotonic` if there is a deadline. Raises `Closed` or `TooLate`."""
     try:
-        connection.settimeout(None)
+        connection.settimeout(deadline and max(0.001, deadline - time.monotonic()))
         connection.sendall(struct.pack("<Q", len(message)) + message)
+    except TimeoutError:
+        raise TooLate from None
     except OSError:
         raise Closed from None
 

@@ -83,6 +83,8 @@ def make_parser() -> argparse.ArgumentParser:
     one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
     styles = ["spreadsheet", "moodle", "canvas"]
     one.add_argument("--style", choices=styles, default=styles[0], help="for what the table is (default: %(default)s)")
+    names = ["Username", "Email address", "ID number"]
+    one.add_argument("--identifier", choices=names, default=names[0], help="how Moodle knows students (%(default)s)")
     one.add_argument("--to", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
     one.add_argument("--unfinished", action="store_true", help="also while written answers wait to be marked")
 
@@ -115,7 +117,11 @@ def collect(options):
     for one in collected:
         for note in one.notes:
             print(f"{one.student}: {note}")
-    print(f"Collected {len(collected)} submissions in submitted/.")
+    missed = sum(one.path is None for one in collected)
+    print(f"Collected {len(collected) - missed} submissions in submitted/.")
+    if missed:
+        print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def grade(options):
@@ -177,8 +183,15 @@ def export(options):
     from mlcourse.grading.labs import nbgrader_config
 
     with gradebook_of(nbgrader_config(options.root)) as gradebook:
-        labs = options.labs or None
-        export(options.root, gradebook, options.to, options.style, labs=labs, unfinished=options.unfinished)
+        export(
+            options.root,
+            gradebook,
+            options.to,
+            options.style,
+            labs=options.labs or None,
+            identifier=options.identifier,
+            unfinished=options.unfinished,
+        )
     print(f"Written: {options.to}")
 
 

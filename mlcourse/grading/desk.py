@@ -4,17 +4,19 @@ It imports the scientific stack once, starts the box once (`mlcourse.grading.box
 each submission: an examiner here, and a process for the student's code in there. `Desk` starts it and talks to it.
 """
 
+import contextlib
 import dataclasses
 import importlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import sysconfig
-import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BOX_MEMORY_BYTES = 4 * 2**30
 BOX_PROCESSES = 128
 START_SECONDS = 120
+CLEAN_SECONDS = 30
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap"
 
 
@@ -38,12 +41,15 @@ class Desk:
     ----------
     sandbox : bool
         False runs the student's code without a box, with all that this user may do.
+    **limits : float
+        Seconds, as in `mlcourse.grading.examiner.Limits`.
     """
 
-    def __init__(self, sandbox: bool = True):
-        self.sandbox, self.process = sandbox, None
+    def __init__(self, sandbox: bool = True, **limits: float):
+        self.sandbox, self.limits = sandbox, limits
+        self.process, self.lock = None, threading.Lock()
 
-    def grade(self, cells) -> "examiner.Result":
+    def grade(self, cells) -> dict:
         """Run the code cells of one notebook.
 
         Parameters
@@ -52,7 +58,8 @@ class Desk:
 
         Returns
         -------
-        mlcourse.grading.examiner.Result
+        dict
+            The fields of `mlcourse.grading.examiner.Result`.
 
         Raises
         ------
@@ -61,20 +68,23 @@ class Desk:
         DeskEnded
             If the server has ended in the middle of this notebook; the next one starts another.
         """
-        if self.process is None:
-            self.start()
-        try:
-            print(json.dumps([dataclasses.asdict(cell) for cell in cells]), file=self.process.stdin, flush=True)
-            answer = self.process.stdout.readline()
-        except OSError:
-            answer = ""
-        if not answer:
-            self.close()
-            raise DeskEnded("the grading process has ended by itself: type the same command again")
-        return json.loads(answer)
+        with self.lock:
+            if self.process is None:
+                self.start()
+            try:
+                print(json.dumps([dataclasses.asdict(cell) for cell in cells]), file=self.process.stdin, flush=True)
+                return json.loads(self.process.stdout.readline())
+            except (OSError, ValueError):
+                self.close()
+                raise DeskEnded("the grading process has ended by itself: type the same command again") from None
+            except BaseException:
+                # An answer that nobody reads would be taken for the next student's
+                self.close()
+                raise
 
     def start(self):
-        command = [sys.executable, "-m", "mlcourse.grading.desk", *([] if self.sandbox else ["--no-sandbox"])]
+        options = json.dumps({"sandbox": self.sandbox, "limits": self.limits})
+        command = [sys.executable, "-m", "mlcourse.grading.desk", options]
         environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -91,9 +101,10 @@ class Desk:
             self.close()
 
     def close(self):
-        """End the server."""
+        """End the server, and with it the box and whatever runs there."""
         if self.process is not None:
-            self.process.stdin.close()
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
             self.process.stdout.close()
             self.process.wait()
             self.process = None
@@ -102,7 +113,7 @@ class Desk:
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT"], "1")
 
 
-def box_command(scratch: str) -> list[str]:
+def box_command() -> list[str]:
     """Return the command that starts the box: bubblewrap, and what may be seen inside."""
     shown = {sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"]}
     shown |= {"/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache"}
@@ -127,7 +138,8 @@ def box_command(scratch: str) -> list[str]:
         "bwrap",
         *folders,
         *binds,
-        *("--dev", "/dev", "--dir", "/scratch", "--bind", scratch, "/config"),
+        *("--dev", "/dev", "--dir", "/inside", "--tmpfs", "/scratch", "--tmpfs", "/config"),
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if os.getuid() == 0 else ["--unshare-user"]),
         *("--cap-add", "ALL", "--new-session", "--die-with-parent", "--chdir", "/scratch", "--clearenv"),
@@ -139,22 +151,19 @@ def box_command(scratch: str) -> list[str]:
 class Server:
     """The server's side: the box, and an examiner for each notebook."""
 
-    def __init__(self, sandbox):
-        self.sandbox, self.box = sandbox, None
+    def __init__(self, sandbox, limits):
+        self.sandbox, self.limits, self.box = sandbox, limits, None
         self.group = make_group()
-        self.start_box()
 
     def start_box(self):
         self.stop_box()
-        self.control, theirs = socket.socketpair()
-        descriptor = str(theirs.fileno())
-        self.scratch = tempfile.TemporaryDirectory(prefix="mlcourse-")
         if self.sandbox and not shutil.which("bwrap"):
             raise GradingError(f"there is no bubblewrap, which keeps students' code in a box: {INSTALL}")
-        command = box_command(self.scratch.name) if self.sandbox else [sys.executable, "-m", "mlcourse.grading.box"]
+        self.control, theirs = socket.socketpair()
+        command = box_command() if self.sandbox else [sys.executable, "-m", "mlcourse.grading.box"]
         options = [] if self.sandbox else ["--no-sandbox"]
         self.box = subprocess.Popen(
-            [*command, descriptor, *options],
+            [*command, str(theirs.fileno()), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -162,10 +171,20 @@ class Server:
             preexec_fn=lambda: enter_group(self.group),
         )
         theirs.close()
-        self.control.settimeout(START_SECONDS)
-        if self.control.recv(5) != b"ready":
+
+    def wait_for_box(self):
+        if self.hear(START_SECONDS) != b"ready":
+            self.box.kill()
             reason = self.box.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
             raise GradingError(f"the box for students' code could not start: {' '.join(reason)}: {INSTALL}")
+
+    def hear(self, seconds):
+        """Return what the box says, or nothing if it has ended or says nothing in that time."""
+        self.control.settimeout(seconds)
+        try:
+            return self.control.recv(5)
+        except OSError:
+            return b""
 
     def stop_box(self):
         if self.box is not None:
@@ -173,69 +192,118 @@ class Server:
             self.box.kill()
             self.box.wait()
             self.box.stderr.close()
-            self.scratch.cleanup()
             self.box = None
 
+    def close(self):
+        self.stop_box()
+        remove_group(self.group)
+
     def grade(self, cells):
-        """Fork an examiner for a notebook and return what it says."""
+        """Fork an examiner for a notebook and return the result."""
         from mlcourse.grading import examiner
 
-        ours, theirs = socket.socketpair()
-        try:
-            socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-        except OSError:
-            self.start_box()
-            socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-        theirs.close()
+        begin = time.monotonic()
+        connection = self.admit()
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            os.close(reader)
-            result = examiner.examine(cells, ours)
-            with os.fdopen(writer, "w") as file:
-                json.dump(dataclasses.asdict(result), file)
-            os._exit(0)
-        ours.close()
+            try:
+                os.close(reader)
+                examine(cells, connection, self.limits, writer)
+            finally:
+                os._exit(0)
+        connection.close()
         os.close(writer)
-        with os.fdopen(reader) as file:
-            answer = file.read()
-        os.waitpid(child, 0)
-        self.control.settimeout(30)
         try:
-            clean = self.control.recv(5) == b"over!"
-        except OSError:
-            clean = False
-        if not clean:
+            lines = self.lines(reader)
+        finally:
+            os.close(reader)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if self.hear(CLEAN_SECONDS) != b"over!":
             self.start_box()
-        return answer
+            self.wait_for_box()
+        examined = [examiner.Examined(*json.loads(line)) for line in lines]
+        return examiner.result_of(cells, examined, time.monotonic() - begin)
+
+    def admit(self):
+        """Let the box begin with the next submission and return the connection to it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self.control, [b"x"], [theirs.fileno()])
+            except OSError:
+                self.start_box()
+                self.wait_for_box()
+                socket.send_fds(self.control, [b"x"], [theirs.fileno()])
+        return ours
+
+    def lines(self, reader):
+        """Return the lines that an examiner has written when it ends, or when it could not be interrupted."""
+        poll, text = select.poll(), b""
+        poll.register(reader, select.POLLIN)
+        poll.register(sys.stdin, 0)
+        while events := poll.poll(self.limits.patience * 1000):
+            if sys.stdin.fileno() in dict(events):
+                sys.exit("nobody waits for the result any more")
+            part = os.read(reader, 2**20)
+            if not part:
+                break
+            text += part
+        return text.decode().split("\n")[:-1]
+
+
+def examine(cells, connection, limits, writer):
+    """Be the examiner: write a line for every cell as soon as it is done."""
+    from mlcourse.grading import box, examiner
+
+    box.prctl(box.PR_SET_PDEATHSIG, signal.SIGKILL)
+    # What UTF-8 cannot hold would stop whoever writes the notebook
+    with os.fdopen(writer, "w", encoding="utf-8", errors="replace") as file:
+        for examined in examiner.examine(cells, connection, limits):
+            print(json.dumps(dataclasses.astuple(examined), ensure_ascii=False), file=file, flush=True)
 
 
 def make_group():
-    """Make a group of processes with limits on memory and number, and return its folders; none where that is not ours."""
+    """Make a group of processes with limits on memory, number and time; return its folders, none where it may not."""
     folders = []
-    name = f"mlcourse-{os.getpid()}"
     limits = {
         "/sys/fs/cgroup/memory": {"memory.limit_in_bytes": BOX_MEMORY_BYTES},
         "/sys/fs/cgroup/pids": {"pids.max": BOX_PROCESSES},
-        "/sys/fs/cgroup": {"memory.max": BOX_MEMORY_BYTES, "pids.max": BOX_PROCESSES},
+        "/sys/fs/cgroup/cpu": {"cpu.cfs_quota_us": 100_000},
+        "/sys/fs/cgroup": {
+            "memory.max": BOX_MEMORY_BYTES,
+            "memory.swap.max": 0,
+            "pids.max": BOX_PROCESSES,
+            "cpu.max": "100000 100000",
+        },
     }
     for parent, files in limits.items():
-        folder = Path(parent, name)
-        try:
-            if not all((Path(parent) / f"cgroup.{word}").exists() for word in ("procs",)):
-                continue
-            folder.mkdir()
-            folders.append(folder)
-            for file, limit in files.items():
-                (folder / file).write_text(str(limit))
-        except OSError:
+        if not Path(parent, "cgroup.procs").exists():
             continue
+        # Those of servers that were killed
+        remove_group(folder for folder in Path(parent).glob("mlcourse-*") if not is_running(folder.name[9:]))
+        folder = Path(parent, f"mlcourse-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            folder.mkdir(exist_ok=True)
+            folders.append(folder)
+        for file, limit in files.items():
+            with contextlib.suppress(OSError):
+                (folder / file).write_text(str(limit))
     return folders
 
 
+def is_running(pid):
+    return Path("/proc", pid).exists()
+
+
 def enter_group(folders):
+    """Put this process into a group, and make it the first that a machine without memory ends."""
     for folder in folders:
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
+        with contextlib.suppress(OSError):
+            (folder / "cgroup.procs").write_text(str(os.getpid()))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def remove_group(folders):
@@ -251,23 +319,34 @@ def remove_group(folders):
 def main() -> None:
     """Read notebooks from standard input, a line each, and write their results to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    options = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    from mlcourse.grading import examiner
+
+    server = Server(options["sandbox"], examiner.Limits(**options["limits"]))
     try:
-        server = Server(sandbox="--no-sandbox" not in sys.argv)
+        serve(server, answers)
     except GradingError as error:
         print(" ".join(str(error).split()), file=answers, flush=True)
         sys.exit(1)
+    except BrokenPipeError:
+        sys.exit("nobody waits for the result any more")
+    finally:
+        server.close()
+
+
+def serve(server, answers):
     from mlcourse.grading import box, examiner
 
+    server.start_box()
     for name in box.MODULES:
         importlib.import_module(name)
+    server.wait_for_box()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         cells = [examiner.Cell(**cell) for cell in json.loads(line)]
-        print(server.grade(cells), file=answers, flush=True)
-    server.stop_box()
-    remove_group(server.group)
+        print(json.dumps(dataclasses.asdict(server.grade(cells))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

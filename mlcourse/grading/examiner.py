@@ -9,6 +9,7 @@ import contextlib
 import copy
 import dataclasses
 import io
+import json
 import pickle
 import resource
 import signal
@@ -17,20 +18,23 @@ import symtable
 import sys
 import time
 import types
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from mlcourse import checks
 from mlcourse.grading import channel, plain
 
-CELL_SECONDS = 60
-TEST_SECONDS = 30
-TOTAL_SECONDS = 600
-GRACE_SECONDS = 3
 MEMORY_BYTES = 4 * 2**30
 TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
 TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a stand-in may pass for
+PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg", "image/svg+xml")
+MESSAGE_CHARACTERS = 4000
+OUTPUT_BYTES = 16 * 2**20
+TOO_LONG = "your code took too long: look for a loop that does not end"
 
 
 class Stopped(BaseException):
@@ -54,50 +58,92 @@ class Cell:
 
 
 @dataclasses.dataclass
+class Limits:
+    """How many seconds things may take.
+
+    Attributes
+    ----------
+    cell : float
+        A cell of the student.
+    test : float
+        A test cell, with all the calls that it makes.
+    total : float
+        A notebook.
+    question : float
+        What the box is asked between the cells.
+    grace : float
+        What an answer may be late, before the box counts as lost.
+    """
+
+    cell: float = 60
+    test: float = 30
+    total: float = 600
+    question: float = 10
+    grace: float = 3
+
+    @property
+    def patience(self):
+        """How long an examiner can be silent at most, unless it hangs itself."""
+        return self.cell + self.test + 2 * self.question + 10 * self.grace
+
+
+@dataclasses.dataclass
+class Examined:
+    """What became of a cell: its outputs, and why nothing more is run after it, if so."""
+
+    outputs: list[dict]
+    stopped: str | None = None
+
+
+@dataclasses.dataclass
 class Result:
-    """What became of a notebook: outputs per cell, seconds, and why it was stopped, if it was."""
+    """What became of a notebook: outputs per cell, seconds, and why it was stopped, if it was.
+
+    A test cell passed if and only if its outputs hold no error. Every test cell has at least one output.
+    """
 
     outputs: list[list[dict]]
     seconds: float = 0.0
     stopped: str | None = None
 
 
-def examine(cells: list[Cell], connection: socket.socket) -> Result:
+def examine(cells: list[Cell], connection: socket.socket, limits: Limits) -> Iterator[Examined]:
     """Run a notebook: the student's cells in the box at the other end of `connection`, the tests here.
 
     Parameters
     ----------
     cells : list of Cell
     connection : socket.socket
+    limits : Limits
 
-    Returns
-    -------
-    Result
-        A test cell passed if and only if its outputs hold no error. Every test cell has at least one output.
+    Yields
+    ------
+    Examined
+        One for each cell, until one of them has stopped.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     signal.signal(signal.SIGALRM, too_long)
-    begin = time.monotonic()
-    box, result = Box(connection, begin + TOTAL_SECONDS), Result([])
+    box = Box(connection, limits)
     for cell in cells:
-        try:
-            if result.stopped:
-                raise Gone(result.stopped)
-            outputs = run_student(box, cell.source) if cell.grade_id is None else run_test(box, cell)
-        except Gone as reason:
-            result.stopped = str(reason)
-            outputs = [] if cell.grade_id is None else [failure(f"not run, since {reason}.")]
-        result.outputs.append(outputs)
-    result.seconds = time.monotonic() - begin
-    return result
+        outputs = run_student(box, cell.source) if cell.grade_id is None else run_test(box, cell)
+        yield Examined(outputs, box.gone)
+        if box.gone:
+            return
+
+
+def result_of(cells: list[Cell], examined: list[Examined], seconds: float) -> Result:
+    """Return the result of a notebook of which perhaps not every cell was examined."""
+    stopped = examined[-1].stopped if examined else None
+    if len(examined) < len(cells) and not stopped:
+        stopped = "this check ended with your answer in a way that nothing else can follow"
+    rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(examined) :]]
+    return Result([*(cell.outputs for cell in examined), *rest], seconds, stopped)
 
 
 def run_student(box, source):
     """Run a cell of the student in the box and return its outputs."""
     try:
-        return checked_outputs(box.do("cell", source, seconds=CELL_SECONDS))
-    except Gone:
-        raise
+        return checked_outputs(box.do("cell", source, seconds=box.limits.cell))
     except (Exception, Stopped) as error:
         return [failure(f"this cell was stopped: {error}")]
 
@@ -106,22 +152,20 @@ def run_test(box, cell):
     """Run a test cell here and return its outputs: a line that says that it passed, or one error."""
     printed = io.StringIO()
     try:
-        names = box.names(free_names(cell.source))
-        space = {"__name__": TESTS, "__builtins__": builtins.__dict__.copy(), **names}
+        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **box.names(free_names(cell.source))}
         checks._elsewhere = box
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), box.limit(TEST_SECONDS):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), box.limit():
             exec(compile(cell.source, f"<test {cell.grade_id}>", "exec"), space)
         return [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:2000] or "passed\n"}]
     except checks.CheckFailed as error:
         return [failure(str(error))]
     except Gone as reason:
-        box.gone = str(reason)
         return [failure(f"not passed, since {reason}.")]
     except BaseException as error:
         return [failure(f"not passed: {error or type(error).__name__}")]
     finally:
         checks._elsewhere = None
-        with contextlib.suppress(Stopped):
+        with contextlib.suppress(Exception, Stopped):
             box.forget()
 
 
@@ -130,6 +174,7 @@ def too_long(number, frame):
 
 
 def failure(message):
+    message = message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]} …"
     return {"output_type": "error", "ename": "CheckFailed", "evalue": message, "traceback": [message]}
 
 
@@ -151,48 +196,56 @@ def free_names(source):
 
 
 def checked_outputs(outputs):
-    """Return the outputs of a student's cell, or raise `Malformed` if they are not of nbformat's form."""
+    """Return the outputs of a student's cell; raise `Malformed` if they are too large or not of nbformat's form."""
     shapes = {
         "stream": {"name": str, "text": str},
         "display_data": {"data": dict, "metadata": dict},
         "execute_result": {"data": dict, "metadata": dict, "execution_count": int},
         "error": {"ename": str, "evalue": str, "traceback": list},
     }
+    # Not isinstance, since a stand-in may pass for something else
+    if type(outputs) is not list or not all(type(output) is dict for output in outputs):
+        raise plain.Malformed("outputs that are not well formed")
     for output in outputs:
-        shape = shapes[output["output_type"]]
-        if output.keys() - {"output_type"} != shape.keys():
-            raise plain.Malformed("an output that is not well formed")
-        if not all(isinstance(output[key], kind) for key, kind in shape.items()):
-            raise plain.Malformed("an output that is not well formed")
-        if output.get("name", "stdout") not in ("stdout", "stderr"):
-            raise plain.Malformed("an output that is not well formed")
-        if not all(isinstance(line, str) for line in output.get("traceback", [])):
+        kind = output.get("output_type")
+        shape = shapes[kind] if type(kind) is str and kind in shapes else {}
+        lines = output.get("traceback", [])
+        if (
+            output.keys() != {"output_type", *shape}
+            or not all(type(output[key]) is of for key, of in shape.items())
+            or output.get("name", "stdout") not in ("stdout", "stderr")
+            or not all(type(line) is str for line in lines)
+        ):
             raise plain.Malformed("an output that is not well formed")
         if "data" in output:
-            output["data"] = {str(key): value for key, value in output["data"].items() if isinstance(value, str)}
+            output["data"] = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
             output["metadata"] = {}
+    if len(json.dumps(outputs)) > OUTPUT_BYTES:
+        raise plain.Malformed(f"outputs of more than {OUTPUT_BYTES // 2**20} MB")
     return outputs
 
 
 class Box:
     """The other end: what is sent into the box, and what comes back."""
 
-    def __init__(self, connection, end):
-        self.connection, self.end, self.deadline = connection, end, None
+    def __init__(self, connection, limits):
+        self.connection, self.limits = connection, limits
+        self.end, self.deadline = time.monotonic() + limits.total, None
         self.insides, self.local, self.numbers, self.gone = {}, {}, {}, None
 
     @contextlib.contextmanager
-    def limit(self, seconds):
-        """Give everything inside the block `seconds` together."""
-        self.deadline = time.monotonic() + seconds
-        signal.alarm(seconds + 2 * GRACE_SECONDS)
+    def limit(self):
+        """Give everything inside the block the time of one test."""
+        self.deadline = time.monotonic() + self.limits.test
+        # Again and again, since Python drops an exception in some places
+        signal.setitimer(signal.ITIMER_REAL, self.limits.test + 2 * self.limits.grace, 1)
         try:
             yield
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             self.deadline = None
 
-    def do(self, action, *arguments, seconds=10):
+    def do(self, action, *arguments, seconds=None):
         """Have the box do something and return what came of it.
 
         Raises
@@ -200,46 +253,59 @@ class Box:
         Exception
             What the student's code raised: the nearest class of Python or a trusted package, and `line_of_answer`.
         Stopped
-            If the time is over, or the answer is no message.
+            If the time is over.
         Gone
-            If the box has ended.
+            If the box has ended, or says what it cannot say.
         """
         now = time.monotonic()
-        ends = min(self.end, now + seconds, self.deadline or self.end)
+        ends = min(self.end, now + (seconds or self.limits.question), self.deadline or self.end)
         if self.gone:
             raise Gone(self.gone)
         if ends <= now:
-            raise Stopped("your code took too long: look for a loop that does not end")
-        self.send([action, ends - now, *arguments])
-        while True:
-            kind, *answer = self.receive(ends + GRACE_SECONDS)
-            if kind != "ask":
-                break
-            self.send(self.answer(answer))
-        if kind == "error":
-            raise error_of(*answer)
-        return answer[0]
+            raise Stopped(TOO_LONG)
+        message, over = self.pickled([action, ends - now, *arguments]), None
+        with self.exchange():
+            self.send(message, ends)
+            while (answer := self.receive(ends))[0] == "ask":
+                message, stop = self.answer(answer[1])
+                over = over or stop
+                self.send(message, ends)
+        if over:
+            raise over
+        if answer[0] == "error":
+            raise error_of(*answer[1])
+        return answer[1]
 
-    def send(self, message):
-        file = io.BytesIO()
-        Pickler(file, self).dump(message)
+    @contextlib.contextmanager
+    def exchange(self):
+        """Give the box up if a question remains without its answer, since the next would get it."""
         try:
-            channel.send(self.connection, file.getvalue())
-        except channel.Closed:
-            raise self.lost("your code ended the process that it ran in") from None
-
-    def receive(self, ends):
-        try:
-            message = plain.loads(channel.receive(self.connection, ends))
-            if not isinstance(message, list) or not message or message[0] not in ("value", "error", "ask"):
-                raise plain.Malformed("a message that is not well formed")
-            return self.made(message)
+            yield
+        except Gone:
+            raise
         except channel.Closed:
             raise self.lost("your code ended the process that it ran in, or used more memory than there is") from None
-        except channel.TooLate:
+        except (channel.TooLate, Stopped):
             raise self.lost("your code took too long and could not be interrupted") from None
-        except plain.Malformed as error:
+        except Exception as error:
             raise self.lost(f"your code gave back something that cannot be read: {error}") from None
+
+    def pickled(self, message):
+        file = io.BytesIO()
+        Pickler(file, self).dump(message)
+        return file.getvalue()
+
+    def send(self, message, ends):
+        channel.send(self.connection, message, ends + self.limits.grace)
+
+    def receive(self, ends):
+        message = plain.loads(channel.receive(self.connection, ends + self.limits.grace), self.inside)
+        if type(message) is not list or not message or type(message[0]) is not str or len(message) != 2:
+            raise plain.Malformed("a message that is not well formed")
+        kind, content = message
+        if kind == "error" and not is_description(content) or kind not in ("value", "error", "ask"):
+            raise plain.Malformed("a message that is not well formed")
+        return message
 
     def lost(self, reason):
         self.gone = reason
@@ -247,7 +313,11 @@ class Box:
         return Gone(reason)
 
     def names(self, names):
-        return self.do("names", names)
+        found = self.do("names", names)
+        if type(found) is not dict:
+            raise NotPlain("names that are not well formed")
+        # Only those, or a name of the student could take the place of one of Python's own
+        return {name: found[name] for name in names if name in found}
 
     def forget(self):
         self.insides.clear()
@@ -265,20 +335,8 @@ class Box:
 
     # What comes from the box
 
-    def made(self, value):
-        """Replace the handles in a message by stand-ins."""
-        if isinstance(value, plain.Handle):
-            return self.inside(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self.made(item) for item in value)
-        if isinstance(value, dict):
-            return {key: self.made(item) for key, item in value.items()}
-        if isinstance(value, np.ndarray) and value.dtype == object:
-            for at in np.ndindex(value.shape):
-                value[at] = self.made(value[at])
-        return value
-
     def inside(self, handle):
+        """Return the stand-in for a handle, or the test's own thing that comes back."""
         if handle.number < 0:
             return self.local[-1 - handle.number]
         if handle.number not in self.insides:
@@ -295,32 +353,35 @@ class Box:
         return "outside", number, of.__name__, [[base.__module__, base.__qualname__] for base in of.__mro__[:-1]]
 
     def answer(self, question):
+        """Return the message that answers a question of the box, and the exception that ends the test, if there is one."""
         try:
-            action, number, *arguments = question
-            thing = self.local[number]
-            if action == "call":
-                return ["value", thing(*arguments[0], **arguments[1])]
-            if isinstance(thing, FUNCTIONS):
-                raise AttributeError("this function can only be called")
-            if action == "get" and is_public(arguments[0]):
-                return ["value", getattr(thing, arguments[0])]
-            if action == "length":
-                return ["value", len(thing)]
-            if action == "item":
-                return ["value", thing[arguments[0]]]
-            if action == "copy":
-                return ["value", copy.deepcopy(thing)]
-            raise AttributeError(f"there is no {arguments}")
-        except Stopped:
+            return self.pickled(["value", self.asked(*question)]), None
+        except Gone:
             raise
-        except checks.CheckFailed:
-            raise
+        except (Stopped, checks.CheckFailed) as over:
+            return self.pickled(["error", RuntimeError("the test is over")]), over
         except Exception as error:
             try:
                 pickle.dumps(error)
-                return ["error", error]
             except Exception:
-                return ["error", RuntimeError(str(error))]
+                error = RuntimeError(str(error))
+            return self.pickled(["error", error]), None
+
+    def asked(self, action, number, *arguments):
+        thing = self.local[number]
+        if action == "call":
+            return thing(*arguments[0], **arguments[1])
+        if isinstance(thing, FUNCTIONS):
+            raise AttributeError("this function can only be called")
+        if action == "get" and is_public(arguments[0]):
+            return getattr(thing, arguments[0])
+        if action == "length":
+            return len(thing)
+        if action == "item":
+            return thing[arguments[0]]
+        if action == "copy":
+            return copy.deepcopy(thing)
+        raise AttributeError(f"there is no {arguments}")
 
 
 FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
@@ -362,6 +423,8 @@ class Inside:
 
     def __call__(self, *arguments, **options):
         answer = self._box.do("call", self._number, list(arguments), options)
+        if type(answer) is not dict:
+            raise NotPlain("an answer that is not well formed")
         handed_in = {**dict(enumerate(arguments)), **options}
         for key, value in answer["changed"].items():
             change(handed_in[key], value)
@@ -417,49 +480,66 @@ def stand_in(box, handle):
 def nearest(bases):
     """Return the first class of a trusted package among the names in `bases`."""
     for module, name in bases:
-        if module.split(".")[0] in TRUSTED and module in sys.modules:
-            found = getattr(sys.modules[module], name, None)
-            if isinstance(found, type) and not issubclass(found, (np.ndarray, np.generic, pd.DataFrame, pd.Series)):
-                return found
+        found = getattr(sys.modules.get(module), name, None) if is_trusted(module) else None
+        if isinstance(found, type) and is_trusted(found.__module__) and not issubclass(found, PLAIN):
+            return found
     return None
+
+
+def is_trusted(module):
+    return module.split(".")[0] in TRUSTED
+
+
+def is_description(content):
+    """Whether this is how the box describes an error: the names of its classes, its message, the student's line."""
+    if type(content) is not list or [type(part) for part in content] != [list, str, str] or not content[0]:
+        return False
+    return all(type(name) is list and [type(word) for word in name] == [str, str] for name in content[0])
 
 
 def error_of(kinds, message, line):
     """Return the error that the box describes, as the nearest class that is known here."""
+    message = message[:MESSAGE_CHARACTERS]
     for module, name in kinds:
-        known = module == "builtins" or module.split(".")[0] in TRUSTED
-        kind = getattr(sys.modules.get(module), name, None) if known else None
+        if [module, name] == ["mlcourse.grading.box", "TimeLimit"]:
+            return Stopped(TOO_LONG)
+        if [module, name] == ["mlcourse.grading.plain", "Malformed"]:
+            return Stopped(message)
+        if [module, name] == ["mlcourse.checks", "CheckFailed"]:
+            return checks.CheckFailed(message)
+        kind = getattr(sys.modules.get(module), name, None) if module == "builtins" or is_trusted(module) else None
         # A loop of the test would take a StopIteration for its own end
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration):
-            if [module, name] == ["mlcourse.grading.box", "TimeLimit"]:
-                return Stopped("your code took too long: look for a loop that does not end")
-            if [module, name] == ["mlcourse.grading.plain", "Malformed"]:
-                return Stopped(str(message))
-            if [module, name] == ["mlcourse.checks", "CheckFailed"]:
-                return checks.CheckFailed(str(message))
             continue
-        try:
+        with contextlib.suppress(Exception):
             error = kind(message)
-        except Exception:
-            continue
-        error.line_of_answer = str(line)
-        return error
-    return Stopped(f"your code raised {kinds[0][1]}")
+            error.line_of_answer = line[:MESSAGE_CHARACTERS]
+            return error
+    return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
 
 
 def change(argument, value):
-    """Repeat what a call in the box has changed of an argument."""
-    if isinstance(argument, np.ndarray):
+    """Repeat what a call in the box has changed of an argument: its content, never its type, or the form of an array."""
+    same_type = type(value) is type(argument)
+    if isinstance(argument, np.ndarray) and same_type and form(value) == form(argument):
         argument[...] = value
-    elif isinstance(argument, (pd.DataFrame, pd.Series)):
+    elif isinstance(argument, (pd.DataFrame, pd.Series)) and same_type:
         argument._update_inplace(value)
-    elif isinstance(argument, list):
+    elif isinstance(argument, list) and same_type:
         argument[:] = value
-    elif isinstance(argument, (dict, set)):
+    elif isinstance(argument, (dict, set)) and same_type:
         argument.clear()
         argument.update(value)
-    elif isinstance(argument, np.random.Generator):
+    elif isinstance(argument, np.random.Generator) and type(value) is dict:
         argument.bit_generator.state = value
-    elif hasattr(argument, "__dict__"):
+    elif isinstance(argument, BaseEstimator) and type(argument).__module__ != TESTS and type(value) is dict:
+        if any(type(name) is not str or hasattr(type(argument), name) for name in value):
+            raise NotPlain("your code replaces a method of an estimator that it was given")
         vars(argument).clear()
         vars(argument).update(value)
+    else:
+        raise NotPlain(f"your code changes a value of type {type(argument).__name__} that it was given")
+
+
+def form(array):
+    return array.shape, array.dtype.newbyteorder("=")

@@ -76,8 +76,8 @@ def read_lab(path: Path) -> NotebookNode:
             _check(cell)
         except LabError as error:
             raise LabError(f"{path.name}, cell {number}: {error}") from None
-    points = {_grade_id(cell): cell.metadata.nbgrader.points for cell in notebook.cells if _is_graded(cell)}
-    identifiers = [_grade_id(cell) for cell in notebook.cells if "nbgrader" in cell.metadata]
+    points = {grade_id(cell): cell.metadata.nbgrader.points for cell in notebook.cells if _is_graded(cell)}
+    identifiers = [grade_id(cell) for cell in notebook.cells if "nbgrader" in cell.metadata]
     for identifier in identifiers:
         if identifiers.count(identifier) > 1:
             raise LabError(f"{path.name}: two cells have the grade_id {identifier}: give one another name")
@@ -186,6 +186,16 @@ def nbgrader_config(root: Path = ROOT) -> Config:
     return config
 
 
+def grader(cell: NotebookNode) -> dict:
+    """Return nbgrader's metadata of a cell, empty if it has none."""
+    return cell.metadata.get("nbgrader", {})
+
+
+def grade_id(cell: NotebookNode) -> str | None:
+    """Return the grade_id of a cell, None if it has none."""
+    return grader(cell).get("grade_id")
+
+
 def _complete(cell):
     """Fill in the nbgrader metadata that follow from the few keys of the source."""
     given = cell.metadata.get("nbgrader")
@@ -221,35 +231,31 @@ def _check(cell):
         begin, end = (len(re.findall(rf"^ *### {edge} {region}$", cell.source, re.M)) for edge in ("BEGIN", "END"))
         if begin != end or begin != len(re.findall(f"BEGIN {region}", cell.source)):
             raise LabError(f"every '### BEGIN {region}' needs an '### END {region}', each alone on its line")
-    grader = cell.metadata.get("nbgrader", {})
-    if grader.get("solution") and "### BEGIN SOLUTION" not in cell.source:
-        raise LabError(f"{grader['grade_id']}: a solution cell needs a '### BEGIN SOLUTION' line")
-    if "### BEGIN HIDDEN TESTS" in cell.source and not (grader.get("grade") and cell.cell_type == "code"):
+    given = grader(cell)
+    if given.get("solution") and "### BEGIN SOLUTION" not in cell.source:
+        raise LabError(f"{given['grade_id']}: a solution cell needs a '### BEGIN SOLUTION' line")
+    if "### BEGIN HIDDEN TESTS" in cell.source and not (given.get("grade") and cell.cell_type == "code"):
         raise LabError("hidden tests must stand in a test cell, one with points and no solution")
-    if "### BEGIN MARK SCHEME" in cell.source and not grader.get("locked"):
+    if "### BEGIN MARK SCHEME" in cell.source and not given.get("locked"):
         raise LabError(
             "a mark scheme must stand in a locked cell, `nbgrader: {grade_id: NAME}`: the release removes it"
         )
-    if grader.get("grade") and cell.cell_type == "code":
+    if given.get("grade") and cell.cell_type == "code":
         try:
             statements = ast.parse(cell.source).body
         except SyntaxError as error:
-            raise LabError(f"{grader['grade_id']}: a test cell must hold plain Python: {error}") from None
+            raise LabError(f"{given['grade_id']}: a test cell must hold plain Python: {error}") from None
         if not statements:
-            raise LabError(f"{grader['grade_id']}: this test cell tests nothing, so everybody would get its points")
+            raise LabError(f"{given['grade_id']}: this test cell tests nothing, so everybody would get its points")
         last = statements[-1]
         if isinstance(last, ast.Expr) and not ast.unparse(last).startswith("checks."):
             raise LabError(
-                f"{grader['grade_id']}: a test cell must not end in an expression: nbgrader takes its value for a score"
+                f"{given['grade_id']}: a test cell must not end in an expression: nbgrader takes its value for a score"
             )
 
 
 def _is_graded(cell):
-    return cell.metadata.get("nbgrader", {}).get("grade", False)
-
-
-def _grade_id(cell):
-    return cell.metadata.nbgrader.grade_id
+    return grader(cell).get("grade", False)
 
 
 def _points(name, points, path):
@@ -263,7 +269,7 @@ def _points(name, points, path):
 def _cell_id(cell, seen):
     """Derive the identifier of a cell from its content, so that `labs/` is the same at every build."""
     if "nbgrader" in cell.metadata:
-        return _grade_id(cell)
+        return grade_id(cell)
     digest = hashlib.sha256(cell.source.encode()).hexdigest()[:8]
     seen[digest] = seen.get(digest, 0) + 1
     return digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"

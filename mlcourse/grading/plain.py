@@ -69,8 +69,18 @@ def dumps(value: object, handle) -> bytes:
     return b"".join([struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)), *parts])
 
 
-def loads(message: bytes) -> object:
-    """Read what `dumps` wrote, with a `Handle` for each thing that stayed behind.
+def loads(message: bytes, make) -> object:
+    """Read what `dumps` wrote.
+
+    Parameters
+    ----------
+    message : bytes
+    make : callable
+        Takes the `Handle` of a thing that stayed behind and returns what stands in its place.
+
+    Returns
+    -------
+    object
 
     Raises
     ------
@@ -78,6 +88,8 @@ def loads(message: bytes) -> object:
         If the message is anything else.
     """
     try:
+        if len(message) > MAX_BYTES + 4 * MAX_ITEMS:
+            raise Malformed("the message is too large")
         (n,) = struct.unpack_from("<I", message)
         if n * 4 > len(message):
             raise Malformed("the message is cut off")
@@ -88,7 +100,7 @@ def loads(message: bytes) -> object:
         for size in sizes:
             parts.append(message[at : at + size])
             at += size
-        return _Reader(parts[1:]).read(json.loads(parts[0].decode("utf-8", "surrogatepass")))
+        return _Reader(parts[1:], make).read(json.loads(parts[0].decode("utf-8", "surrogatepass")))
     except Malformed:
         raise
     except (Exception, RecursionError) as error:
@@ -133,10 +145,10 @@ class _Writer:
             return self._items("tuple", tuple.__iter__(value), depth)
         if isinstance(value, (set, frozenset)):
             base = set if isinstance(value, set) else frozenset
-            return self._items(base.__name__, base.__iter__(value), depth)
+            return {"t": base.__name__, "v": [self._key(item, depth) for item in base.__iter__(value)]}
         if isinstance(value, dict):
-            pairs = dict.items(value)
-            return self._items("dict", (item for pair in pairs for item in pair), depth)
+            pairs = ((self._key(key, depth), self.write(item, depth + 1)) for key, item in dict.items(value))
+            return {"t": "dict", "v": [item for pair in pairs for item in pair]}
         if kind is range:
             return {"t": "range", "v": [value.start, value.stop, value.step]}
         if kind is type({}.keys()) or kind is type({}.values()) or kind is type({}.items()):
@@ -171,6 +183,16 @@ class _Writer:
 
     def _items(self, name, items, depth):
         return {"t": name, "v": [self.write(item, depth + 1) for item in items]}
+
+    def _key(self, value, depth):
+        handle, self.handle = self.handle, self._refuse_key
+        try:
+            return self.write(value, depth + 1)
+        finally:
+            self.handle = handle
+
+    def _refuse_key(self, value):
+        raise Malformed("the answer holds a dict or a set whose keys are no plain data")
 
     def _scalar(self, value):
         if value.dtype.kind not in _NUMPY_KINDS or not value.dtype.isnative:
@@ -212,10 +234,13 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, blobs):
-        self.blobs = blobs
+    def __init__(self, blobs, make):
+        self.blobs, self.make, self.items = blobs, make, 0
 
     def read(self, tree):
+        self.items += 1
+        if self.items > 2 * MAX_ITEMS:
+            raise Malformed(f"a message of more than {2 * MAX_ITEMS} things")
         if isinstance(tree, list):
             return [self.read(item) for item in tree]
         if not isinstance(tree, dict):
@@ -309,9 +334,10 @@ class _Reader:
         number, kind, name, bases = tree["v"]
         if not (type(number) is int and kind in ("function", "class", "object") and isinstance(name, str)):
             raise Malformed("a handle that is not well formed")
+        bases = [(module, of) for module, of in bases[:50]]
         if not all(isinstance(word, str) for base in bases for word in base):
             raise Malformed("a handle that is not well formed")
-        return Handle(number, kind, name[:100], [tuple(base) for base in bases[:50]])
+        return self.make(Handle(number, kind, name[:100], bases))
 
     def _blob(self, tree):
         at = tree["b"]

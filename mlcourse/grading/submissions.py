@@ -475,7 +475,7 @@ def _is_date(path):
     """Whether nbgrader can read a file as a date; an empty one means that there is none."""
     try:
         date = _bytes(path).decode("ascii").strip()
-        return not date or len(date) < 100 and parse_utc(date) is not None
+        return not date or (len(date) < 100 and parse_utc(date) is not None)
     except Exception:  # dateutil raises many kinds
         return False
 
@@ -483,7 +483,7 @@ def _is_date(path):
 def _set_aside(path):
     """Give a file another name; of a link or a special file, write down what it was."""
     target, number = Path(f"{path}{UNREADABLE}"), 1
-    while False:
+    while os.path.lexists(target):
         target, number = Path(f"{path}{UNREADABLE}-{number + 1}"), number + 1
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
@@ -528,7 +528,7 @@ class ReadSubmission(NotebookExporter):
         source = instructor_notebook(Path(coursedir.root), path.stem)
         found, repairs = find_notebook(path.parent, path.stem, source)
         submission = read_submission(found or path, source)
-        repairs += [check_timestamp(path.parent)] + submission.repairs
+        repairs += [check_timestamp(path.parent), *submission.repairs]
         submission.notebook.metadata["mlcourse"] = {
             "repairs": [sentence for sentence in repairs if sentence],
             "refused": submission.refused,

@@ -14,28 +14,28 @@ from multiprocessing.connection import wait
 
 import matplotlib
 import matplotlib.pyplot as plt
+from nbformat import NotebookNode
 from threadpoolctl import threadpool_limits
 
-from course import grade_id, grader
+from mlcourse.grading import GradingError
+from mlcourse.grading.labs import grade_id, grader
 
 SECONDS = 10
 TOO_LONG = f"took too long: stopped after {SECONDS} seconds"
 
-_fork = multiprocessing.get_context("fork")
 
-
-def solution_cells(notebook):
+def solution_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
     """Return the solution cells of a lab that hold code, by their grade_id."""
     return {grade_id(cell): cell for cell in notebook.cells if _is_code(cell) and grader(cell).get("solution")}
 
 
-def test_cells(notebook, solution):
+def test_cells(notebook: NotebookNode, solution: str) -> dict[str, NotebookNode]:
     """Return the test cells of the exercise whose solution cell has the grade_id `solution`, by their grade_id."""
     graded = (cell for cell in notebook.cells if _is_code(cell) and grader(cell).get("grade"))
     return {grade_id(cell): cell for cell in graded if grade_id(cell).startswith(f"{solution}-")}
 
 
-def try_answers(notebook, answers):
+def try_answers(notebook: NotebookNode, answers: dict[str, list[str]]) -> dict[str, list[dict[str, str | None]]]:
     """Try every answer.
 
     Parameters
@@ -43,13 +43,18 @@ def try_answers(notebook, answers):
     notebook : nbformat.NotebookNode
         The instructor's version of a lab, from `mlcourse.grading.labs.read_lab`.
     answers : dict
-        Code of the answers: ``{grade_id of a solution cell: {name of the answer: code}}``.
+        Code of the answers: ``{grade_id of a solution cell: [code, ...]}``.
 
     Returns
     -------
     dict
-        ``{grade_id of a solution cell: {name of the answer: {grade_id of a test cell: message}}}``, where the message
-        of a test cell that passed is None.
+        What was said to each answer, in the same order: ``{grade_id of a solution cell: [{grade_id of a test cell:
+        message}, ...]}``, where the message of a test cell that passed is None.
+
+    Raises
+    ------
+    GradingError
+        If the notebook itself cannot be run. Of its test cells that is no error: they may refuse any answer.
     """
     matplotlib.use("Agg")
     results, state = {}, {"__name__": "__main__"}
@@ -63,49 +68,62 @@ def try_answers(notebook, answers):
                 tests = test_cells(notebook, name)
                 last = max((code.index(test) for test in tests.values()), default=number)
                 exercise = code[number + 1 : last + 1]
-                results[name] = _try_all(answers.get(name, {}), exercise, tests, state)
-            # A test cell that refuses the instructor's answer is reported when that answer is tried
-            with contextlib.suppress(AssertionError) if grader(cell).get("grade") else contextlib.nullcontext():
+                results[name] = _try_all(answers.get(name, []), exercise, tests, state)
+            with contextlib.suppress(Exception) if grader(cell).get("grade") else naming(cell):
                 exec(cell.source, state)
             plt.close("all")
     return results
 
 
+@contextlib.contextmanager
+def naming(cell: NotebookNode):
+    """Say which cell of the instructor's version is to blame for an error."""
+    try:
+        yield
+    except Exception as error:
+        where = grade_id(cell) or f"the cell that begins with `{cell.source.splitlines()[0]}`"
+        raise GradingError(
+            f"{where}: the instructor's version cannot be run: {type(error).__name__}: {error}: mend it first"
+        ) from error
+
+
 def _import_all(cells):
     """Load every module that the cells import, once and for all processes."""
     for cell in cells:
-        for node in ast.walk(ast.parse(cell.source)):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                exec(ast.unparse(node), {})
+        with naming(cell):
+            for node in ast.walk(ast.parse(cell.source)):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    exec(ast.unparse(node), {})
 
 
 def _try_all(answers, exercise, tests, state):
     """Try the answers to one exercise, each in a process of its own and as many at a time as there are cores."""
-    waiting, running, results = list(answers.items()), {}, {}
+    fork = multiprocessing.get_context("fork")
+    waiting, running, results = list(enumerate(answers)), {}, {}
     while waiting or running:
         while waiting and len(running) < os.cpu_count():
-            name, code = waiting.pop(0)
-            receiver, sender = _fork.Pipe(duplex=False)
-            process = _fork.Process(target=_try_one, args=(code, exercise, state, sender), daemon=True)
+            number, code = waiting.pop(0)
+            receiver, sender = fork.Pipe(duplex=False)
+            process = fork.Process(target=_try_one, args=(code, exercise, state, sender), daemon=True)
             process.start()
             sender.close()
-            running[receiver] = name, process, time.monotonic() + SECONDS
+            running[receiver] = number, process, time.monotonic() + SECONDS
         ready = wait(running, timeout=0.1)
-        for receiver, (name, process, deadline) in list(running.items()):
+        for receiver, (number, process, deadline) in list(running.items()):
             if receiver in ready:
                 try:
-                    results[name] = receiver.recv()
+                    results[number] = receiver.recv()
                 except EOFError:
-                    results[name] = dict.fromkeys(tests, "the process ended before the last test cell")
+                    results[number] = dict.fromkeys(tests, "the process ended before the last test cell")
             elif time.monotonic() > deadline:
                 process.kill()
-                results[name] = dict.fromkeys(tests, TOO_LONG)
+                results[number] = dict.fromkeys(tests, TOO_LONG)
             else:
                 continue
             process.join()
             receiver.close()
             del running[receiver]
-    return results
+    return [results[number] for number in range(len(answers))]
 
 
 def _try_one(code, exercise, state, sender):

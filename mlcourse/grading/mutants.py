@@ -5,6 +5,7 @@ Signatures, imports, docstrings and `raise` statements stay as they are.
 
 import ast
 from collections import Counter
+from collections.abc import Iterator
 
 ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult}
 COMPARISONS = {
@@ -32,7 +33,7 @@ NAMES = {
 SKIPPED = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.arguments)
 
 
-def mutants(code):
+def mutants(code: str) -> Iterator[tuple[str, str]]:
     """Yield the mutants of a cell.
 
     Parameters

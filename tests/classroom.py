@@ -1,0 +1,71 @@
+"""A class made up in a gradebook and as autograded notebooks, without a run of nbgrader."""
+
+import json
+from unittest import mock
+
+from nbgrader.api import Gradebook
+
+class Classroom:
+    """A gradebook and the folder of its course; the caller says every mark."""
+
+    def __init__(self, root):
+        self.root = root
+        # A new gradebook starts `alembic` for its version's name, which takes seconds and which nobody reads here
+        with mock.patch("nbgrader.api.get_alembic_version", return_value="made up"):
+            self.gradebook = Gradebook(f"sqlite:///{root / 'gradebook.db'}")
+
+    def add_lab(self, lab, tests, written=()):
+        """Record a lab: the points of its test cells, and of its written answers, by grade_id."""
+        self.gradebook.add_assignment(lab)
+        self.gradebook.add_notebook(lab, lab)
+        for grade_id, points in tests.items():
+            self.gradebook.add_grade_cell(grade_id, lab, lab, max_score=points, cell_type="code")
+        for grade_id, points in dict(written).items():
+            self.gradebook.add_grade_cell(grade_id, lab, lab, max_score=points, cell_type="markdown")
+            self.gradebook.add_solution_cell(grade_id, lab, lab)
+
+    def add_student(self, student, **about):
+        self.gradebook.update_or_create_student(student, **about)
+
+    def hand_in(self, lab, student, automatic, by_hand=(), late=0.0):
+        """Record a submission: automatic points and marks given by hand; a written answer without a mark waits."""
+        self.add_student(student)
+        with self.gradebook.db.no_autoflush:
+            submission = self.gradebook.update_or_create_submission(lab, student)
+        (notebook,) = submission.notebooks
+        notebook.late_submission_penalty = late
+        by_hand = dict(by_hand)
+        for grade in notebook.grades:
+            grade.auto_score = automatic.get(grade.name)
+            grade.manual_score = by_hand.get(grade.name)
+            grade.needs_manual_grade = grade.auto_score is None and grade.manual_score is None
+        self.gradebook.db.commit()
+
+    def write_autograded(self, lab, student, code=(), hints=(), **known):
+        """Write the notebook that the grader leaves: code of solution cells, hints of test cells, and what it noted."""
+        cells = [_cell(grade_id, source, solution=True) for grade_id, source in dict(code).items()]
+        for grade_id, hint in dict(hints).items():
+            error = {"output_type": "error", "ename": "CheckFailed", "evalue": hint, "traceback": []}
+            cells.append(_cell(grade_id, "...", solution=False, outputs=[error]))
+        _write(self.root / "autograded" / student / lab / f"{lab}.ipynb", cells, {"mlcourse": known})
+
+    def write_release(self, lab, title, sections, stubs=()):
+        """Write the lab as it is released: the sections with the graded cells in each, and the given code."""
+        cells = [{"cell_type": "markdown", "metadata": {}, "source": f"# {title}\n\nA story."}]
+        for heading, grade_ids in sections.items():
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": [f"## {heading}\n", "\n", "What to do."]})
+            for grade_id in grade_ids:
+                solution = grade_id in dict(stubs)
+                cells.append(_cell(grade_id, dict(stubs).get(grade_id, "..."), solution))
+        _write(self.root / "labs" / lab / f"{lab}.ipynb", cells, {})
+
+
+def _cell(grade_id, source, solution, outputs=()):
+    grader = {"grade_id": grade_id, "grade": not solution, "solution": solution, "schema_version": 3}
+    return {"cell_type": "code", "metadata": {"nbgrader": grader}, "source": source, "outputs": list(outputs)}
+
+
+def _write(path, cells, metadata):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(notebook), encoding="utf-8")

@@ -1,0 +1,563 @@
+"""What an LMS or a folder holds arrives in submitted/, each notebook with its student, and nothing else does."""
+
+import io
+import json
+import os
+import random
+import shutil
+import stat
+import struct
+import unicodedata
+import zipfile
+from datetime import datetime
+
+import nbformat
+import pytest
+
+from mlcourse.grading import GradingError, collect as module
+from mlcourse.grading.collect import collect, identifier
+from mlcourse.grading.labs import read_lab
+from paths import ROOT
+
+LAB = "lab-01-toy-regression"
+SOURCE = nbformat.writes(read_lab(ROOT / "solutions" / f"{LAB}.md"))
+RELEASED = (ROOT / "labs" / LAB / f"{LAB}.ipynb").read_text(encoding="utf-8")
+MONDAY, TUESDAY, FRIDAY = ((2026, 3, day, 10, 0, 0) for day in (2, 3, 6))
+MOODLE = "_assignsubmission_file_/"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A course folder that knows of one lab."""
+    path = tmp_path / "course"
+    (path / "source" / LAB).mkdir(parents=True)
+    (path / "source" / LAB / f"{LAB}.ipynb").write_text(SOURCE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(root):
+    """Collect twice, and return what became of each student; the second time nothing may change."""
+
+    def run(*files):
+        collected = collect(LAB, list(files), root)
+        before = state(root)
+        collect(LAB, list(files), root)
+        assert state(root) == before, "a second run changes something"
+        for one in collected:
+            assert one.path is None or one.path == root / "submitted" / one.student / LAB / f"{LAB}.ipynb"
+        assert not [path for path in root.iterdir() if path.name.startswith(".")], "something is left over"
+        return {one.student: one for one in collected}
+
+    return run
+
+
+def state(root):
+    """All that is in a folder, with its dates."""
+    return {
+        path.relative_to(root): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def notebook(text="print('hello')"):
+    """A notebook of the lab with a text of its own."""
+    content = json.loads(RELEASED)
+    content["cells"].append({"cell_type": "code", "id": "own", "metadata": {}, "outputs": [], "source": text})
+    return json.dumps(content)
+
+
+def zipped(path, entries, date=MONDAY):
+    """Write a zip of contents by name; a name may be a ZipInfo."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items() if isinstance(entries, dict) else entries:
+            info = zipfile.ZipInfo(name, date) if isinstance(name, str) else name
+            info.compress_type = info.compress_type or zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return path
+
+
+def zip_bytes(entries):
+    buffer = io.BytesIO()
+    zipped(buffer, entries)
+    return buffer.getvalue()
+
+
+def put(path, content, date=MONDAY):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    when = datetime(*date).timestamp()
+    os.utime(path, (when, when))
+    return path
+
+
+def submitted(root):
+    """The texts of all that was collected, by path."""
+    folder = root / "submitted"
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def said(one):
+    return " ".join(one.notes)
+
+
+# Names
+
+
+def test_a_zip_of_moodle_with_a_folder_for_each_student(tmp_path, root, run):
+    texts = [notebook(name) for name in "abc"]
+    result = run(
+        zipped(
+            tmp_path / "moodle.zip",
+            {
+                f"Ada Lovelace_123456{MOODLE}{LAB}.ipynb": texts[0],
+                f"Ada Lovelace_123457{MOODLE}my work/{LAB}.ipynb": texts[1],
+                f"Participant_9_assignsubmission_file/{LAB}.ipynb": texts[2],
+                "Participant_9_assignsubmission_onlinetext/onlinetext.html": "<p>See the file</p>",
+            },
+        )
+    )
+    assert submitted(root) == {
+        f"Ada-Lovelace_123456/{LAB}/{LAB}.ipynb": texts[0],
+        f"Ada-Lovelace_123457/{LAB}/{LAB}.ipynb": texts[1],
+        f"Participant_9/{LAB}/{LAB}.ipynb": texts[2],
+    }
+    assert [one.notes for one in result.values()] == [[], [], []]
+
+
+def test_a_zip_of_moodle_without_folders(tmp_path, root, run):
+    prefix = MOODLE.rstrip("/")
+    run(
+        zipped(
+            tmp_path / "moodle.zip",
+            {f"Ada Lovelace_1{prefix}{LAB}.ipynb": notebook("a"), f"Bo_2{prefix}{LAB}.ipynb": notebook("b")},
+        )
+    )
+    assert submitted(root) == {
+        f"Ada-Lovelace_1/{LAB}/{LAB}.ipynb": notebook("a"),
+        f"Bo_2/{LAB}/{LAB}.ipynb": notebook("b"),
+    }
+
+
+def test_a_zip_of_canvas_with_late_and_anonymous_ones(tmp_path, root, run):
+    result = run(
+        zipped(
+            tmp_path / "canvas.zip",
+            {
+                f"lovelaceada_12345_678901_{LAB}.ipynb": notebook("a"),
+                f"boleyn_LATE_12346_678902_{LAB}.ipynb": notebook("b"),
+                f"anon_aB3xZ_678903_{LAB}.ipynb": notebook("c"),
+                f"LATE_anon_dE4yW_678904_{LAB}.ipynb": notebook("d"),
+                "typist_777_text.html": "<p>My answer</p>",
+            },
+        )
+    )
+    assert submitted(root) == {
+        f"lovelaceada_12345/{LAB}/{LAB}.ipynb": notebook("a"),
+        f"boleyn_12346/{LAB}/{LAB}.ipynb": notebook("b"),
+        f"anon_aB3xZ/{LAB}/{LAB}.ipynb": notebook("c"),
+        f"anon_dE4yW/{LAB}/{LAB}.ipynb": notebook("d"),
+    }
+    assert [name for name, one in result.items() if "late" in said(one)] == ["anon_dE4yW", "boleyn_12346"]
+    assert "no notebook" in said(result["typist_777"])
+
+
+def test_of_files_handed_in_again_to_canvas_the_highest_number_wins(tmp_path, root, run):
+    names = [f"{LAB}.ipynb", f"{LAB}-10.ipynb", f"{LAB}-2.ipynb"]
+    entries = {f"ada_1_{90 - number}_{name}": notebook(name) for number, name in enumerate(names)}
+    entries[f"ada_1_10_{LAB}-10.ipynb"] = notebook("the same number, uploaded before")
+    result = run(zipped(tmp_path / "canvas.zip", entries))
+    assert submitted(root) == {f"ada_1/{LAB}/{LAB}.ipynb": notebook(f"{LAB}-10.ipynb")}
+    assert "4 times" in said(result["ada_1"])
+
+
+@pytest.mark.parametrize("wrapped", ["", "submissions/", "CS101-Lab 1-4711/"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_folders_and_files_of_students(tmp_path, root, run, wrapped, packed):
+    entries = {
+        f"{wrapped}ada/{LAB}.ipynb": notebook("a"),
+        f"{wrapped}bo/{LAB}/{LAB}.ipynb": notebook("b"),
+        f"{wrapped}cyd.ipynb": notebook("c"),
+        f"{wrapped}dan_{LAB}.ipynb": notebook("d"),
+        f"{wrapped}eve-{LAB} (1).ipynb": notebook("e"),
+        f"{wrapped}fay.zip": zip_bytes({f"{LAB}.ipynb": notebook("f")}),
+        f"{wrapped}__MACOSX/ada/._{LAB}.ipynb": b"resource fork",
+        f"{wrapped}ada/.ipynb_checkpoints/{LAB}-checkpoint.ipynb": notebook("old"),
+        f"{wrapped}.DS_Store": b"\0",
+    }
+    for name, content in entries.items():
+        put(tmp_path / "class" / name, content)
+    result = run(zipped(tmp_path / "class.zip", entries) if packed else tmp_path / "class")
+    students = ["ada", "bo", "cyd", "dan", "eve", "fay"]
+    assert submitted(root) == {f"{name}/{LAB}/{LAB}.ipynb": notebook(name[0]) for name in students}
+    assert [one.notes for one in result.values()] == [[]] * 6
+
+
+def test_lms_names_in_a_folder_and_a_single_notebook(tmp_path, root, run):
+    put(tmp_path / "unpacked" / f"Ada_1{MOODLE}" / f"{LAB}.ipynb", notebook("a"))
+    single = put(tmp_path / "bo.ipynb", notebook("b"))
+    assert set(run(tmp_path / "unpacked", single)) == {"Ada_1", "bo"}
+
+
+def test_a_folder_around_the_folder_of_one_student_of_moodle(tmp_path, root, run):
+    assert set(run(zipped(tmp_path / "a.zip", {f"CS101/Ada_1{MOODLE}{LAB}.ipynb": notebook()}))) == {"Ada_1"}
+
+
+def test_a_student_cannot_hand_in_for_another(tmp_path, root, run):
+    entries = {
+        f"Eve_1{MOODLE}Ada_2{MOODLE}{LAB}.ipynb": notebook("e"),
+        f"Ada_2{MOODLE}{LAB}.ipynb": notebook("a"),
+    }
+    run(zipped(tmp_path / "moodle.zip", entries))
+    canvas = {f"eve_1_2_bo_3_4_{LAB}.ipynb": notebook("e"), f"bo_3_4_{LAB}.ipynb": notebook("b")}
+    run(zipped(tmp_path / "canvas.zip", canvas))
+    assert {name.split("/")[0]: json.loads(text)["cells"][-1]["source"] for name, text in submitted(root).items()} == {
+        "Ada_2": "a",
+        "Eve_1": "e",
+        "eve_1": "e",
+        "bo_3": "b",
+    }
+
+
+IDENTIFIERS = {
+    "Ada Lovelace_12": "Ada-Lovelace_12",
+    "Ægir Þórsson": "Ægir-Þórsson",
+    "李小龍": "李小龍",
+    "अनिता": "अनिता",
+    "o'neil, ada (2)": "o-neil-ada-2",
+    "ada@example.org": "ada@example.org",
+    "..ada": "ada",
+    "--ada": "ada",
+    "ada*?[x]{y}%z;$(rm)": "ada-x-y-z-rm",
+    "a\nb\0c\u202ed": "a-b-c-d",
+}
+
+
+@pytest.mark.parametrize("name", IDENTIFIERS)
+def test_an_identifier_is_a_safe_name_of_a_folder(name):
+    assert identifier(name) == IDENTIFIERS[name]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "***", " ", "a/b", "../a", "x" * 121, "李" * 50])
+def test_a_name_that_no_folder_should_have_is_refused(name):
+    with pytest.raises(GradingError):
+        identifier(name)
+
+
+def test_two_students_who_would_get_one_identifier_are_both_named_and_nothing_is_collected(tmp_path, root):
+    path = zipped(tmp_path / "a.zip", {"Ann Lee.ipynb": notebook(), "ann-lee.ipynb": notebook()})
+    with pytest.raises(GradingError, match=r"'Ann Lee' and 'ann-lee'"):
+        collect(LAB, [path], root)
+    assert not (root / "submitted").exists()
+
+
+def test_one_student_with_an_accent_written_in_two_ways_is_one(tmp_path, root, run):
+    names = [unicodedata.normalize(form, "Zoé") for form in ("NFC", "NFD")]
+    files = [zipped(tmp_path / f"{n}.zip", {f"{name}.ipynb": notebook()}) for n, name in enumerate(names)]
+    assert set(run(*files)) == {"Zoé"}
+
+
+def test_a_file_that_names_no_student_is_listed_and_the_others_are_collected(tmp_path, root, run):
+    entries = {f"{LAB}.ipynb": notebook(), "ada.ipynb": notebook(), "x" * 130 + ".ipynb": notebook()}
+    result = run(zipped(tmp_path / "a.zip", entries))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert all("Not collected" in said(one) for one in result.values() if not one.path)
+    assert len(result) == 3
+
+
+# Which notebook
+
+
+def test_the_notebook_of_the_lab_is_taken_among_others(tmp_path, root, run):
+    entries = {f"ada/{name}": notebook(name) for name in (f"{LAB}.ipynb", "notes.ipynb", f"{LAB} (1).ipynb")}
+    result = run(zipped(tmp_path / "a.zip", {**entries, "bo/x.ipynb": notebook()}))
+    assert submitted(root)[f"ada/{LAB}/{LAB}.ipynb"] == notebook(f"{LAB}.ipynb")
+    assert "notes.ipynb" in said(result["ada"])
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff" * 100, b"PK\x03\x04"])
+def test_a_broken_notebook_is_collected_so_that_its_student_gets_the_reason(tmp_path, root, run, content):
+    result = run(zipped(tmp_path / "a.zip", {"ada/mine.ipynb": content, "bo/x.ipynb": notebook()}))
+    assert result["ada"].path.read_bytes() == content
+    assert "mine.ipynb" in said(result["ada"])
+
+
+def test_a_zip_in_the_place_of_a_notebook_is_opened_but_no_zip_in_that(tmp_path, root, run):
+    inner = zip_bytes({f"work/{LAB}.ipynb": notebook("a"), f"__MACOSX/._{LAB}.ipynb": b"", "data.csv": b"1"})
+    nested = zip_bytes({"inner.zip": inner})
+    result = run(zipped(tmp_path / "a.zip", {f"Ada_1{MOODLE}lab.zip": inner, f"Bo_2{MOODLE}lab.zip": nested}))
+    assert submitted(root) == {f"Ada_1/{LAB}/{LAB}.ipynb": notebook("a")}
+    assert "no notebook" in said(result["Bo_2"])
+
+
+def test_a_student_without_a_notebook_is_listed_with_what_there_was(tmp_path, root, run):
+    result = run(zipped(tmp_path / "a.zip", {f"Ada_1{MOODLE}report.pdf": b"%PDF", f"Bo_2{MOODLE}x.ipynb": notebook()}))
+    assert (result["Ada_1"].path, result["Bo_2"].path is not None) == (None, True)
+    assert "report.pdf" in said(result["Ada_1"])
+
+
+def test_only_the_notebook_is_collected_of_what_a_student_hands_in(tmp_path, root, run):
+    other = {f"Ada_1{MOODLE}{name}": b"x" for name in ("numpy.py", "timestamp.txt", "sub/conftest.py")}
+    run(zipped(tmp_path / "a.zip", {f"Ada_1{MOODLE}{LAB}.ipynb": notebook(), **other}))
+    assert list(submitted(root)) == [f"Ada_1/{LAB}/{LAB}.ipynb"]
+
+
+# Hostile zips
+
+
+PATHS = [
+    "../../evil.ipynb",
+    "/tmp/evil.ipynb",
+    "..\\..\\evil.ipynb",
+    "C:\\evil.ipynb",
+    "C:evil.ipynb",
+    "a/../../evil.ipynb",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_that_leads_out_of_the_zip_is_refused_and_the_others_are_collected(tmp_path, root, run, path):
+    before = set(tmp_path.rglob("*"))
+    inner = zip_bytes({path: notebook("evil")})
+    entries = {
+        path: notebook("evil"),
+        f"Eve_1{MOODLE}{path}": notebook("evil"),
+        f"Fay_2{MOODLE}lab.zip": inner,
+        f"Ada_3{MOODLE}{LAB}.ipynb": notebook("good"),
+    }
+    result = run(zipped(tmp_path / "a.zip", entries))
+    good = {name for name, one in result.items() if one.path}
+    assert "Ada_3" in good
+    assert "leads out" in said(result["Fay_2"])
+    new = {path.name for path in set(tmp_path.rglob("*")) - before if path.is_file()}
+    assert new == {"a.zip", f"{LAB}.ipynb"}
+    assert not [name for name in good if "evil" in name]
+
+
+def link(name):
+    info = zipfile.ZipInfo(name, MONDAY)
+    info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    return info
+
+
+def test_a_symbolic_link_in_a_zip_is_refused(tmp_path, root, run):
+    entries = [
+        (link(f"Eve_1{MOODLE}{LAB}.ipynb"), "/etc/passwd"),
+        (f"Fay_2{MOODLE}lab.zip", zip_bytes([(link(f"{LAB}.ipynb"), "/etc/passwd")])),
+        (f"Ada_3{MOODLE}{LAB}.ipynb", notebook()),
+    ]
+    result = run(zipped(tmp_path / "a.zip", entries))
+    assert list(submitted(root)) == [f"Ada_3/{LAB}/{LAB}.ipynb"]
+    assert all("a link" in said(result[name]) for name in ("Eve_1", "Fay_2"))
+
+
+def test_a_symbolic_link_in_a_folder_is_not_followed(tmp_path, root, run):
+    secret = put(tmp_path / "secret" / f"{LAB}.ipynb", notebook("secret"))
+    put(tmp_path / "class" / "ada" / f"{LAB}.ipynb", notebook())
+    (tmp_path / "class" / "eve").mkdir()
+    (tmp_path / "class" / "eve" / f"{LAB}.ipynb").symlink_to(secret)
+    (tmp_path / "class" / "fay").symlink_to(secret.parent)
+    os.mkfifo(tmp_path / "class" / "gus.ipynb")
+    result = run(tmp_path / "class")
+    assert list(submitted(root)) == [f"ada/{LAB}/{LAB}.ipynb"]
+    assert set(result) == {"ada", "eve", "fay", "gus"}
+
+
+def test_an_encrypted_notebook_is_refused(tmp_path, root, run):
+    path = zipped(tmp_path / "a.zip", {"ada.ipynb": notebook(), "eve.ipynb": notebook()})
+    content = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        content[content.rindex(mark) + offset] |= 1
+    path.write_bytes(content)
+    result = run(path)
+    assert (result["ada"].path is not None, result["eve"].path) == (True, None)
+    assert "encrypted" in said(result["eve"])
+
+
+def test_a_file_that_unpacks_to_more_than_a_notebook_can_be_is_refused(tmp_path, root, run):
+    bomb = b"[" * (module.MAX_BYTES + 1)
+    entries = {
+        f"Eve_1{MOODLE}{LAB}.ipynb": bomb,
+        f"Fay_2{MOODLE}lab.zip": zip_bytes({f"{LAB}.ipynb": bomb}),
+        f"Ada_3{MOODLE}{LAB}.ipynb": notebook(),
+    }
+    result = run(zipped(tmp_path / "a.zip", entries))
+    assert [name for name, one in result.items() if one.path] == ["Ada_3"]
+    assert all("larger than 20 MB" in said(result[name]) for name in ("Eve_1", "Fay_2"))
+
+
+def test_what_a_student_hands_in_is_counted_in_all_whatever_the_zip_says_of_it(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_STUDENT_BYTES", 200_000)
+    many = {f"Eve_1{MOODLE}{number}.ipynb": b" " * 60_000 for number in range(9)}
+    path = zipped(tmp_path / "a.zip", {**many, f"Fay_2{MOODLE}{LAB}.ipynb": notebook()})
+    result = run(path)
+    assert result["Fay_2"].path
+    assert said(result["Eve_1"]).count("unpacks to more") == 6
+
+
+def test_a_zip_that_lies_about_a_size_is_not_believed(tmp_path, root, run):
+    path = zipped(tmp_path / "a.zip", {"ada.ipynb": notebook(), "eve.ipynb": b" " * 10**6})
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02") + 24
+    content[at : at + 4] = struct.pack("<L", 10)
+    path.write_bytes(content)
+    result = run(path)
+    assert (result["ada"].path is not None, result["eve"].path) == (True, None)
+
+
+def test_a_class_that_unpacks_to_more_than_the_disk_should_hold_ends_without_an_error(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_CLASS_BYTES", int(1.5 * len(notebook())))
+    result = run(zipped(tmp_path / "a.zip", {f"{name}.ipynb": notebook() for name in ("ada", "bo")}))
+    assert [one.path is not None for one in result.values()] == [True, False]
+
+
+def test_a_zip_with_too_many_files_is_refused(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    many = {f"{number}.ipynb": b"" for number in range(11)}
+    with pytest.raises(GradingError, match="11 files"):
+        collect(LAB, [zipped(tmp_path / "many.zip", many)], root)
+    result = run(zipped(tmp_path / "a.zip", {"eve.zip": zip_bytes(many), "ada.ipynb": notebook()}))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+
+
+def test_of_two_entries_of_one_name_the_last_is_taken(tmp_path, root, run):
+    entries = [(f"ada/{LAB}.ipynb", notebook(name)) for name in "ab"]
+    with pytest.warns(UserWarning, match="Duplicate"):
+        path = zipped(tmp_path / "a.zip", entries)
+    result = run(path)
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("b")}
+    assert "is graded" in said(result["ada"])
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_way_of_packing_that_unpacks_in_one_piece_is_refused(tmp_path, root, run, method):
+    info = zipfile.ZipInfo("eve.ipynb", MONDAY)
+    info.compress_type = method
+    result = run(zipped(tmp_path / "a.zip", [(info, notebook()), ("ada.ipynb", notebook())]))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x05\x06" + b"\xff" * 18, notebook().encode()])
+def test_what_is_not_a_zip_is_an_error_for_the_instructor_and_a_note_for_a_student(tmp_path, root, run, content):
+    path = put(tmp_path / "a.zip", content)
+    with pytest.raises(GradingError, match="a.zip"):
+        collect(LAB, [path], root)
+    result = run(zipped(tmp_path / "b.zip", {"eve.zip": content, "ada.ipynb": notebook()}))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert "not a zip" in said(result["eve"])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_damage_to_the_zip_of_a_student_stops_the_others(tmp_path, root, run, seed):
+    chance = random.Random(seed)
+    inner = bytearray(zip_bytes({f"{LAB}.ipynb": notebook(), "ü.txt": b"x" * 50}))
+    for _ in range(chance.choice([1, 5, 50])):
+        at = chance.choice([chance.randrange(len(inner)), -chance.randrange(1, 200)])
+        inner[at] = chance.randrange(256)
+    inner = inner[: chance.choice([len(inner), len(inner), chance.randrange(len(inner))])]
+    result = run(zipped(tmp_path / "a.zip", {"eve.zip": bytes(inner), "zoe.ipynb": notebook()}))
+    assert result["zoe"].path
+
+
+def test_a_notebook_with_an_endless_name_is_collected(tmp_path, root, run):
+    name = f"{'𝒳' * 5000}\n\x07.ipynb"
+    result = run(zipped(tmp_path / "a.zip", {f"ada/{name}": notebook()}))
+    assert result["ada"].path
+    assert said(result["ada"]).isprintable()
+
+
+@pytest.mark.parametrize("name", ["missing.zip", "missing", "missing.ipynb"])
+def test_a_file_that_is_not_there_is_named(tmp_path, root, name):
+    with pytest.raises(GradingError, match=name):
+        collect(LAB, [tmp_path / name], root)
+
+
+def test_a_lab_that_is_not_there_is_named(tmp_path, root):
+    with pytest.raises(GradingError, match="lab-99"):
+        collect("lab-99", [tmp_path], root)
+
+
+# Again
+
+
+def test_a_newer_submission_replaces_and_the_older_is_kept_with_what_was_graded(tmp_path, root, run):
+    run(zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook("monday")}))
+    put(root / "autograded" / "ada" / LAB / f"{LAB}.ipynb", "graded")
+    put(root / "feedback" / "ada" / LAB / f"{LAB}.html", "feedback")
+    result = run(zipped(tmp_path / "tuesday.zip", {"ada.ipynb": notebook("tuesday")}, TUESDAY))
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("tuesday")}
+    (kept,) = (root / "replaced" / LAB / "ada").iterdir()
+    assert kept.name.startswith("2026-03-0")
+    assert {path.relative_to(kept).as_posix(): path.read_text() for path in kept.rglob("*") if path.is_file()} == {
+        f"submitted/{LAB}.ipynb": notebook("monday"),
+        f"autograded/{LAB}.ipynb": "graded",
+        f"feedback/{LAB}.html": "feedback",
+    }
+    assert not (root / "autograded" / "ada" / LAB).exists(), "nbgrader would not grade it again"
+    assert "replaces" in said(result["ada"])
+
+
+def test_an_older_submission_does_not_replace_a_newer_one(tmp_path, root, run):
+    newer = zipped(tmp_path / "tuesday.zip", {"ada.ipynb": notebook("tuesday")}, TUESDAY)
+    older = zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook("monday")})
+    run(newer)
+    result = run(older)
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("tuesday")}
+    assert "Not taken" in said(result["ada"])
+    assert not (root / "replaced").exists()
+
+
+def test_of_two_submissions_of_one_date_the_first_stays(tmp_path, root, run):
+    result = run(*(zipped(tmp_path / f"{name}.zip", {"ada.ipynb": notebook(name)}) for name in "ab"))
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("a")}
+    assert "Not taken" in said(result["ada"])
+
+
+def test_a_date_in_the_zip_of_a_student_does_not_count(tmp_path, root, run):
+    ahead = io.BytesIO()
+    zipped(ahead, {f"{LAB}.ipynb": notebook("monday")}, (2099, 1, 1, 0, 0, 0))
+    run(zipped(tmp_path / "monday.zip", {f"Ada_1{MOODLE}lab.zip": ahead.getvalue()}))
+    run(zipped(tmp_path / "tuesday.zip", {f"Ada_1{MOODLE}{LAB}.ipynb": notebook("tuesday")}, TUESDAY))
+    assert submitted(root) == {f"Ada_1/{LAB}/{LAB}.ipynb": notebook("tuesday")}
+
+
+def test_the_same_notebook_in_a_later_zip_stays_as_it_was_graded(tmp_path, root, run):
+    run(zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook()}))
+    put(root / "autograded" / "ada" / LAB / f"{LAB}.ipynb", "graded")
+    before = state(root)
+    run(zipped(tmp_path / "friday.zip", {"ada.ipynb": notebook()}, FRIDAY))
+    assert state(root) == before
+
+
+def test_several_zips_at_once_end_with_the_newest(tmp_path, root, run):
+    days = {"friday": FRIDAY, "monday": MONDAY, "tuesday": TUESDAY}
+    run(*(zipped(tmp_path / f"{day}.zip", {"ada.ipynb": notebook(day)}, date) for day, date in days.items()))
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("friday")}
+
+
+def test_two_older_ones_of_the_same_date_are_both_kept(tmp_path, root):
+    for day, date in (("monday", MONDAY), ("tuesday", TUESDAY)) * 2:
+        collect(LAB, [zipped(tmp_path / f"{day}.zip", {"ada.ipynb": notebook(day)}, date)], root)
+        if day == "tuesday":
+            shutil.rmtree(root / "submitted")
+    assert len(list((root / "replaced" / LAB / "ada").iterdir())) == 2
+
+
+def test_a_timestamp_beside_the_notebook_comes_along_and_tells_which_is_newer(tmp_path, root, run):
+    put(tmp_path / "one" / "ada" / LAB / f"{LAB}.ipynb", notebook("one"), FRIDAY)
+    put(tmp_path / "one" / "ada" / LAB / "timestamp.txt", "2026-03-01 10:00:00 UTC")
+    put(tmp_path / "one" / "bo" / "timestamp.txt", "no date")
+    put(tmp_path / "one" / "bo" / f"{LAB}.ipynb", notebook("one"))
+    result = run(tmp_path / "one")
+    assert submitted(root)[f"ada/{LAB}/timestamp.txt"] == "2026-03-01 10:00:00 UTC"
+    assert submitted(root)[f"bo/{LAB}/timestamp.txt.unreadable"] == "no date"
+    assert "timestamp.txt" in said(result["bo"])
+    run(zipped(tmp_path / "two.zip", {"ada.ipynb": notebook("two")}, MONDAY))
+    assert submitted(root)[f"ada/{LAB}/{LAB}.ipynb"] == notebook("two")
+    assert f"ada/{LAB}/timestamp.txt" not in submitted(root)
+
+
+def test_the_date_of_a_download_is_not_taken_for_the_time_of_handing_in(tmp_path, root, run):
+    run(zipped(tmp_path / "a.zip", {f"Ada_1{MOODLE}{LAB}.ipynb": notebook(), f"bo_1_2_{LAB}.ipynb": notebook()}))
+    assert not [path for path in submitted(root) if "timestamp" in path]

@@ -1,0 +1,127 @@
+"""What is exported can be imported: the right points for the right people, and no text that a spreadsheet runs."""
+
+import csv
+
+import pytest
+
+from classroom import Classroom
+from mlcourse.grading import GradingError
+from mlcourse.grading.export import export
+
+
+@pytest.fixture
+def classroom(tmp_path):
+    """Two labs of 4 and 10 points; ben is late, and cleo has handed in nothing for the second lab."""
+    room = Classroom(tmp_path)
+    room.add_lab("lab-01", {"mean-1": 1.5, "mean-2": 2.5})
+    room.add_lab("lab-02", {"fit-1": 6}, {"essay": 4})
+    room.add_lab("lab-03", {"not-yet-1": 5})
+    room.add_student("ada", first_name="Ada", last_name="Lovelace", email="ada@example.org", lms_user_id="71")
+    room.add_student("ben", email="ben@example.org")
+    room.add_student("=cleo", first_name="@Cleo", last_name="Zé", email="cleo@example.org")
+    room.hand_in("lab-01", "ada", {"mean-1": 1.5, "mean-2": 2.5})
+    room.hand_in("lab-01", "ben", {"mean-1": 1.5, "mean-2": 0}, late=2)
+    room.hand_in("lab-01", "=cleo", {"mean-1": 0, "mean-2": 0})
+    room.hand_in("lab-02", "ada", {"fit-1": 6}, {"essay": 3})
+    room.hand_in("lab-02", "ben", {"fit-1": 6}, {"essay": 0}, late=1)
+    comment = room.gradebook.find_comment("essay", "lab-02", "lab-02", "ada")
+    comment.manual_comment = "-1 for the units,\nelse good"
+    room.gradebook.db.commit()
+    return room
+
+
+def exported(classroom, style, **options):
+    path = export(classroom.root, classroom.gradebook, "grades.csv", style, **options)
+    assert path == classroom.root / "grades.csv"
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_a_spreadsheet_has_a_row_for_each_student_and_adds_up(classroom):
+    assert exported(classroom, "spreadsheet") == [
+        "Student,Last name,First name,Email,lab-01 (of 4),lab-02 (of 10),Total (of 14),Percent,Late penalty".split(","),
+        ["ben", "", "", "ben@example.org", "0", "5", "5", "35.71", "2.5"],
+        ["ada", "Lovelace", "Ada", "ada@example.org", "4", "9", "13", "92.86", "0"],
+        ["'=cleo", "Zé", "'@Cleo", "cleo@example.org", "0", "", "0", "0", "0"],
+    ]
+    assert (classroom.root / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbf")
+
+
+def test_moodle_gets_an_identifier_and_for_each_lab_points_and_feedback(classroom):
+    assert exported(classroom, "moodle") == [
+        ["Email address", "lab-01", "lab-01 (feedback)", "lab-02", "lab-02 (feedback)"],
+        ["ben@example.org", "0", "", "5", ""],
+        ["ada@example.org", "4", "", "9", "essay: -1 for the units, else good"],
+        ["cleo@example.org", "0", "", "", ""],
+    ]
+    assert exported(classroom, "moodle", identifier="ID number", labs=["lab-02"])[:3] == [
+        ["ID number", "lab-02", "lab-02 (feedback)"],
+        ["ben", "5", ""],
+        ["ada", "9", "essay: -1 for the units, else good"],
+    ]
+
+
+def test_canvas_gets_its_columns_and_the_points_possible(classroom):
+    assert exported(classroom, "canvas", canvas_ids={"lab-02": "4711"}) == [
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "lab-01", "lab-02 (4711)"],
+        ["    Points Possible", "", "", "", "", "4", "10"],
+        ["ben", "", "", "ben", "", "0", "5"],
+        ["Lovelace, Ada", "71", "", "ada", "", "4", "9"],
+        ["Zé, @Cleo", "", "", "'=cleo", "", "0", ""],
+    ]
+
+
+@pytest.mark.parametrize("style", ["spreadsheet", "moodle", "canvas"])
+def test_no_text_is_a_formula(classroom, style):
+    names = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "＝1"]
+    for number, name in enumerate(names):
+        classroom.add_student(f"dan{number}", first_name=name, last_name=name, email=name, lms_user_id=name)
+    cells = {cell for row in exported(classroom, style) for cell in row}
+    assert cells >= {f"'{name}" for name in names} and cells.isdisjoint(names)
+
+
+def test_a_bonus_below_zero_stays_a_number(classroom):
+    grade = classroom.gradebook.find_grade("essay", "lab-02", "lab-02", "ada")
+    grade.extra_credit = -0.25
+    classroom.gradebook.db.commit()
+    assert exported(classroom, "canvas", labs=["lab-02"])[3][-1] == "8.75"
+
+
+def test_an_answer_that_waits_stops_the_export_unless_asked_for(classroom):
+    classroom.hand_in("lab-02", "=cleo", {"fit-1": 6})
+    with pytest.raises(GradingError, match="1 written answer in lab-02 to be marked"):
+        exported(classroom, "moodle")
+    assert exported(classroom, "moodle", labs=["lab-01"])
+    assert exported(classroom, "moodle", unfinished=True)[3][3] == "6"
+
+
+def test_a_submission_that_was_never_graded_stops_the_export(classroom):
+    classroom.hand_in("lab-03", "ada", {})
+    with pytest.raises(GradingError, match="1 submission in lab-03 to be graded"):
+        exported(classroom, "spreadsheet")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"style": "excel"}, "no style 'excel': choose spreadsheet, moodle, canvas"),
+        ({"style": "moodle", "identifier": "Name"}, "choose Email address, ID number, Username"),
+        ({"style": "canvas", "labs": ["lab-9"]}, "no lab 'lab-9', it has lab-01, lab-02, lab-03"),
+    ],
+)
+def test_what_it_does_not_know_it_names(classroom, options, says):
+    with pytest.raises(GradingError, match=says):
+        exported(classroom, **options)
+
+
+def test_moodle_by_email_says_who_has_none(classroom):
+    classroom.add_student("zoe")
+    with pytest.raises(GradingError, match="1 student has no email in the gradebook, the first is zoe"):
+        exported(classroom, "moodle")
+
+
+def test_an_empty_gradebook_is_said_to_be_empty(tmp_path):
+    room = Classroom(tmp_path)
+    with pytest.raises(GradingError, match="nothing was handed in"):
+        export(room.root, room.gradebook, "grades.csv", "canvas")
+    assert not (tmp_path / "grades.csv").exists()

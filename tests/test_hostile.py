@@ -1,0 +1,186 @@
+"""The grader meets cells that lie, pry, break out, flood and hang: `hostile.yml` has them, and what each must get.
+
+None gets more than an honest wrong answer, none sees a hidden test, none leaves anything behind, and whoever is graded
+after it gets everything that is due.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbgrader.api import Gradebook
+
+from course import Lab, make_course
+from mlcourse.grading import GradingError
+from mlcourse.grading.desk import INSTALL, Desk
+from mlcourse.grading.examiner import Cell
+from paths import ROOT
+
+LIMITS = {"cell": 3, "test": 3, "question": 2, "grace": 1, "total": 60}
+ATTACKS = yaml.safe_load((ROOT / "tests" / "hostile.yml").read_text(encoding="utf-8"))
+SECRET = "SECRET-271828"
+
+TOOLS = """
+import gc, os, socket, stat, sys
+
+def connection():
+    for number in range(3, 256):
+        try:
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                return socket.socket(fileno=os.dup(number))
+        except OSError:
+            pass
+
+def room():
+    frame = sys._getframe()
+    while type(frame.f_locals.get("self")).__name__ != "Room":
+        frame = frame.f_back
+    return frame.f_locals["self"]
+
+said = []
+
+def say(*words):
+    said.append(words)
+"""
+
+RIGHT = """
+import numpy as np, pandas as pd
+from sklearn.linear_model import LinearRegression
+def fit_line(x, y):
+    w, b = np.polyfit(x, y, 1)
+    return w, b
+def predict(x): return 2 * np.asarray(x)
+def fit_model(X, y): return LinearRegression().fit(X, y)
+def table(): return pd.DataFrame({"name": ["a", "b"], "value": [1.0, 2.0]})
+def apply(f, v): return f(v) + 1
+def centre(x): return x - x.mean()
+"""
+
+WRONG = RIGHT.replace("return w, b", "return b, w").replace("2 *", "3 *").replace("+ 1", "+ 2")
+WRONG = WRONG.replace("fit(X, y)", "fit(X, -y)").replace("2.0]", "3.0]").replace("x - x.mean()", "x")
+
+TESTS = {
+    "before": "checks.number(double(4), 8, 'double(4)')",
+    "line": """
+        answer = fit_line(np.array([0.0, 1.0, 2.0]), np.array([-2.0, 1.0, 4.0]))
+        checks.that(isinstance(answer, tuple) and len(answer) == 2, "expected two numbers")
+        checks.number(answer[0], 3, "the slope")
+        checks.number(answer[1], -2, "the intercept")""",
+    "predict": """
+        x = np.linspace(0, 1, 5)
+        expected = 2 * x
+        answer = predict(x)
+        checks.array(answer, expected, "the predictions")
+        checks.that(np.allclose(answer, expected), "expected the same numbers")
+        np.testing.assert_allclose(answer, expected)
+        assert answer[4] == 2""",
+    "model": """
+        X = np.arange(6.0).reshape(-1, 1)
+        model = fit_model(X, 3 * X[:, 0] - 2)
+        checks.that(isinstance(model, LinearRegression), "expected a LinearRegression")
+        checks.that(model.fit_intercept, "expected an intercept")
+        checks.array(model.coef_, [3], "coef_")
+        checks.array(model.predict(X[:2]), [-2, 1], "predict")""",
+    "table": "checks.frame(table(), pd.DataFrame({'name': ['a', 'b'], 'value': [1.0, 2.0]}), 'the table')",
+    "apply": """
+        class Weight:
+            secret_ = "of this test"
+            def run(self, v): return v * 7
+        checks.number(apply(lambda v: v * 7, 2), 15, "apply")
+        checks.number(apply(Weight().run, 2), 15, "apply with a method")""",
+    "centre": """
+        x = np.array([1.0, 2.0, 6.0])
+        checks.array(centre(x), [-2, -1, 3], "the centred numbers")
+        checks.array(x, [1, 2, 6], "the numbers that were handed in")""",
+    "after": "checks.number(triple(4), 12, 'triple(4)')",
+}
+
+LEFT = 'import os\nprint([name for folder in ("/scratch", "/tmp", "/dev/shm") for name in os.listdir(folder)])'
+
+
+def check_cell(name):
+    imports = "import numpy as np\nimport pandas as pd\nfrom sklearn.linear_model import LinearRegression\n"
+    checks = textwrap.indent(textwrap.dedent(TESTS[name]).strip(), "    ")
+    source = f"with checks.testing('{name}', see='somewhere'):\n    # {SECRET}\n    secret = '{SECRET}'\n{checks}\n"
+    return Cell(f"from mlcourse import checks\n{imports}{source}", name)
+
+
+def lab(answer):
+    """Return the cells of the small lab with a student's answer in its middle."""
+    return [
+        Cell(f"{TOOLS}\ndef double(x): return 2 * x"),
+        check_cell("before"),
+        Cell(answer),
+        *(check_cell(name) for name in TESTS if name not in ("before", "after")),
+        Cell("def triple(x): return 3 * x\nfor words in said: print(*words)"),
+        check_cell("after"),
+    ]
+
+
+def passed(cells, result):
+    """Return the names of the checks that passed."""
+    return [
+        cell.grade_id
+        for cell, outputs in zip(cells, result["outputs"], strict=True)
+        if cell.grade_id and not any(output["output_type"] == "error" for output in outputs)
+    ]
+
+
+def grade(desk, answer):
+    cells = lab(answer)
+    result = desk.grade(cells)
+    return passed(cells, result), result
+
+
+def processes(pid):
+    """Return the processes below a process, as pairs of number and command."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with_arguments = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        found += [(int(child), with_arguments), *processes(child)]
+    return found
+
+
+def groups():
+    return {str(path) for path in Path("/sys/fs/cgroup").glob("**/mlcourse-*")}
+
+
+@pytest.fixture(scope="module")
+def desk():
+    if not shutil.which("bwrap"):
+        message = f"no bubblewrap: {INSTALL}"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    desk = Desk(**LIMITS)
+    desk.start()
+    yield desk
+    desk.close()
+
+
+def test_the_right_answer_passes_every_check_and_a_wrong_one_none(desk):
+    assert grade(desk, RIGHT)[0] == list(TESTS)
+    assert grade(desk, WRONG)[0] == ["before", "after"]
+    assert grade(desk, "pass")[0] == ["before", "after"]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
+    got, result = grade(desk, ATTACKS[name]["code"])
+    assert got == ATTACKS[name]["gets"].split(), result["outputs"]
+    assert SECRET not in str(result["outputs"])
+    assert "GOT" not in str(result["outputs"])
+    assert all(result["outputs"][at] for at, cell in enumerate(lab("")) if cell.grade_id)
+    assert sum(len(str(outputs)) for outputs in result["outputs"]) < 20_000_000
+    assert len(processes(desk.process.pid)) == 3, "bubblewrap, its child, and the box: nothing else"
+    cells = [*lab(RIGHT), Cell(LEFT)]
+    next_one = desk.grade(cells)
+    assert passed(cells, next_one) == list(TESTS), "the next student loses something"
+    assert next_one["outputs"][-1][0]["text"] == "[]\n", "the next student finds something"
