@@ -481,7 +481,7 @@ def alike(before, after):
 
 def names_of(cls):
     """Return module and name of a class and of all that it derives from."""
-    return [[str(base.__module__), str(base.__qualname__)] for base in cls.__mro__]
+    return [[str(base.__module__), str(base.__name__)] for base in cls.__mro__]
 
 
 def describe(error):
