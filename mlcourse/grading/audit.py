@@ -235,7 +235,7 @@ def write_page(audit: Audit, path: Path) -> Path:
     environment.filters |= {"sentence": sentence, "count": _count}
     environment.tests["hint"] = lambda message: message.startswith(HINT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    page = environment.get_template("audit.html").render(audit=audit, changed_lines=changed_lines)
+    page = environment.get_template("audit.html.jinja").render(audit=audit, changed_lines=changed_lines)
     path.write_text(page, encoding="utf-8")
     return path
 

@@ -30,9 +30,9 @@ def grade_id(cell):
 def write_outputs(notebook: NotebookNode, result: dict) -> None:
     """Put the outputs of a result into the cells of its notebook, and the rest into the notebook's metadata."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for cell, outputs in zip(cells, result["outputs"], strict=True):
+    for number, (cell, outputs) in enumerate(zip(cells, result["outputs"], strict=True), start=1):
         cell.outputs = [from_dict(output) for output in outputs]
-        cell.execution_count = None
+        cell.execution_count = number
     notebook.metadata.setdefault("mlcourse", {})
     notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
 
