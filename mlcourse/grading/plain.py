@@ -7,8 +7,12 @@ A message is a JSON text, and the raw bytes of the arrays in it. The reader trus
 checked before anything is made of them.
 """
 
+import contextlib
 import json
 import struct
+from collections import deque
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -151,8 +155,10 @@ class _Writer:
             return {"t": "dict", "v": [item for pair in pairs for item in pair]}
         if kind is range:
             return {"t": "range", "v": [value.start, value.stop, value.step]}
-        if kind is type({}.keys()) or kind is type({}.values()) or kind is type({}.items()):
+        if kind in (type({}.keys()), type({}.values()), type({}.items()), deque):
             return [self.write(item, depth + 1) for item in value]
+        if kind in (Decimal, Fraction):
+            return float(value)
         if isinstance(value, np.ndarray):
             return self._array(value, depth)
         if isinstance(value, pd.DataFrame):
@@ -161,14 +167,16 @@ class _Writer:
             parts = [self._column(value.array, depth), self.write(value.index, depth + 1)]
             return {"t": "series", "v": [*parts, self.write(value.name, depth + 1)]}
         if isinstance(value, pd.MultiIndex):
-            return self._items("multiindex", [list(value.names), list(value)], depth)
+            return {"t": "multiindex", "v": [self._key(list(part), depth) for part in (value.names, value)]}
         if isinstance(value, pd.RangeIndex):
             name = self.write(value.name, depth + 1)
             return {"t": "rangeindex", "v": [value.start, value.stop, value.step, name]}
         if isinstance(value, pd.Index):
-            return {"t": "index", "v": [self._column(value.array, depth), self.write(value.name, depth + 1)]}
+            return {"t": "index", "v": [self._labels(value.array, depth), self._key(value.name, depth)]}
         if isinstance(value, pd.api.extensions.ExtensionArray):
             return {"t": "column", "v": self._column(value, depth)}
+        if kind is pd.Interval:
+            return self._items("interval", [value.left, value.right, value.closed], depth)
         if value is pd.NA:
             return {"t": "na"}
         if value is pd.NaT:
@@ -185,14 +193,23 @@ class _Writer:
         return {"t": name, "v": [self.write(item, depth + 1) for item in items]}
 
     def _key(self, value, depth):
+        with self._plain_only():
+            return self.write(value, depth + 1)
+
+    def _labels(self, array, depth):
+        with self._plain_only():
+            return self._column(array, depth)
+
+    @contextlib.contextmanager
+    def _plain_only(self):
         handle, self.handle = self.handle, self._refuse_key
         try:
-            return self.write(value, depth + 1)
+            yield
         finally:
             self.handle = handle
 
     def _refuse_key(self, value):
-        raise Malformed("the answer holds a dict or a set whose keys are no plain data")
+        raise Malformed("the answer holds a dict, a set or a table whose keys are no plain data")
 
     def _scalar(self, value):
         if value.dtype.kind not in _NUMPY_KINDS or not value.dtype.isnative:
@@ -215,7 +232,7 @@ class _Writer:
     def _column(self, array, depth):
         """Return the values of a column or index with the name of a pandas type, or None for one of NumPy's."""
         if isinstance(array, pd.Categorical):
-            categories = self._column(array.categories.array, depth)
+            categories = self._labels(array.categories.array, depth)
             return ["category", categories, self._array(np.asarray(array.codes), depth), bool(array.ordered)]
         name = str(array.dtype)
         if name in _DTYPES:
@@ -277,6 +294,10 @@ class _Reader:
 
     def read_range(self, tree):
         return range(*map(int, tree["v"]))
+
+    def read_interval(self, tree):
+        left, right, closed = self._many(tree)
+        return pd.Interval(left, right, closed=closed)
 
     def read_na(self, tree):
         return pd.NA
