@@ -13,6 +13,7 @@ import ctypes
 import gc
 import importlib
 import io
+import itertools
 import os
 import pickle
 import random
@@ -51,6 +52,7 @@ FILE_BYTES = 64 * 2**20
 OUTPUT_CHARACTERS = 200_000
 OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
+SHOWN_CHARACTERS = 2000
 USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 MODULES = """
     geopandas matplotlib.pyplot scipy.stats sklearn.compose sklearn.datasets sklearn.decomposition
@@ -221,7 +223,7 @@ class Room:
 
     def __init__(self, shell, connection):
         self.shell, self.connection = shell, connection
-        self.things, self.numbers, self.given, self.patches = {}, {}, {}, []
+        self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
 
     def receive(self):
         return Unpickler(io.BytesIO(channel.receive(self.connection)), self).load()
@@ -277,9 +279,13 @@ class Room:
         return Reference(self, iter(self.things[number]))
 
     def do_next(self, number):
-        for item in self.things[number]:
-            return [item]
-        return []
+        thing = self.things[number]
+        watched = watch(self.lazy.get(id(thing), {}))
+        items = list(itertools.islice(thing, 1))
+        return {"changed": changes(watched), "value": items}
+
+    def do_show(self, number):
+        return repr(self.things[number])[:SHOWN_CHARACTERS]
 
     def do_without(self, module, name, message):
         def refuse(*arguments, **options):
@@ -299,17 +305,20 @@ class Room:
         self.things.clear()
         self.numbers.clear()
         self.given.clear()
+        self.lazy.clear()
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close("all")
 
     def called(self, function, arguments, options):
         """Call, and return the result with what the call has changed of its arguments."""
         handed_in = {**dict(enumerate(arguments)), **options}
-        before = {key: state(value) for key, value in handed_in.items()}
+        watched = watch(handed_in)
         result = function(*arguments, **options)
-        after = {key: state(value) for key, value in handed_in.items()}
-        answer = {"changed": {key: after[key] for key in after if not same(before[key], after[key])}}
-        same_one = [key for key, value in handed_in.items() if value is result and before[key] is not None]
+        if isinstance(result, types.GeneratorType):
+            # Its code runs, and changes what was handed in, only when somebody takes from it
+            self.lazy[id(result)] = handed_in
+        answer = {"changed": changes(watched)}
+        same_one = [way for way, thing, _ in watched if thing is result]
         return {**answer, "is": same_one[0]} if same_one else {**answer, "value": result}
 
     # Things that stay here
@@ -369,10 +378,11 @@ class Unpickler(pickle.Unpickler):
 
 
 class Outside:
-    """A stand-in for a function or an object of the outside."""
+    """A stand-in for a function or an object of the outside; each has a class of its own."""
 
-    def __init__(self, room, number):
-        self.__dict__["_room"], self.__dict__["_number"] = room, number
+    def __new__(cls, *arguments, **options):
+        """Make another object of the kind, as in ``type(model)(**model.get_params())``."""
+        return cls._room.ask("make", cls._number, list(arguments), options)
 
     def __getattr__(self, name):
         return self._room.ask("get", self._number, name)
@@ -393,8 +403,41 @@ class Outside:
 def stand_in(room, number, name, bases):
     """Return a stand-in that passes for an instance of the first of `bases`."""
     base = next((getattr(sys.modules.get(module), of, None) for module, of in bases if module in sys.modules), None)
-    members = {} if base is None else {"__class__": property(lambda self: base)}
-    return type(name, (Outside,), members)(room, number)
+    members = {"_room": room, "_number": number}
+    if base is not None:
+        passes_for = type(name, (base,), {**members, "__new__": Outside.__new__})
+        members["__class__"] = property(lambda self: passes_for)
+    return object.__new__(type(name, (Outside,), members))
+
+
+def watch(handed_in):
+    """Return what a call may change of its arguments, and what is in them: the way there, the thing, its state."""
+    return list(things_in(handed_in, [], set()))
+
+
+def changes(watched):
+    """Return the ways to the things that are not as they were, each with the new state."""
+    now = ((way, before, state(thing)) for way, thing, before in watched)
+    return [[way, after] for way, before, after in now if not same(before, after)]
+
+
+def things_in(holder, way, seen):
+    """Yield what `holder` holds, at any depth, that has a state: the keys that lead there, the thing, the state."""
+    for key, thing in items_of(holder):
+        if id(thing) in seen or issubclass(type(thing), Outside) or isinstance(thing, (str, float, int)):
+            continue
+        seen.add(id(thing))
+        if (before := state(thing)) is not None:
+            yield [*way, key], thing, before
+        yield from things_in(thing, [*way, key], seen)
+
+
+def items_of(holder):
+    if isinstance(holder, (list, tuple)):
+        return enumerate(holder)
+    if isinstance(holder, dict):
+        return holder.items()
+    return vars(holder).items() if isinstance(holder, BaseEstimator) else ()
 
 
 def state(value):
@@ -405,7 +448,7 @@ def state(value):
         return type(value)(value)
     if isinstance(value, np.random.Generator):
         return value.bit_generator.state
-    if isinstance(value, BaseEstimator) and not isinstance(value, Outside):
+    if isinstance(value, BaseEstimator):
         return dict(vars(value))
     return None
 
@@ -438,7 +481,7 @@ def alike(before, after):
 
 def names_of(cls):
     """Return module and name of a class and of all that it derives from."""
-    return [[str(base.__module__), str(base.__qualname__)] for base in cls.__mro__]
+    return [[str(base.__module__), str(base.__name__)] for base in cls.__mro__]
 
 
 def describe(error):

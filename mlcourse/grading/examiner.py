@@ -371,10 +371,12 @@ class Box:
         thing = self.local[number]
         if action == "call":
             return thing(*arguments[0], **arguments[1])
-        if isinstance(thing, FUNCTIONS):
-            raise AttributeError("this function can only be called")
-        if action == "get" and is_public(arguments[0]):
+        if action == "get" and is_public(thing, arguments[0]):
             return getattr(thing, arguments[0])
+        if isinstance(thing, FUNCTIONS) or action == "get":
+            raise AttributeError(f"{type(thing).__name__!r} object has no attribute {arguments[0]!r}")
+        if action == "make" and type(thing).__module__ == TESTS:
+            return type(thing)(*arguments[0], **arguments[1])
         if action == "length":
             return len(thing)
         if action == "item":
@@ -387,7 +389,9 @@ class Box:
 FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
-def is_public(name):
+def is_public(thing, name):
+    if isinstance(thing, FUNCTIONS):
+        return name == "__name__"
     return isinstance(name, str) and (not name.startswith("_") or name in ("__sklearn_tags__", "__sklearn_clone__"))
 
 
@@ -419,16 +423,15 @@ class Inside:
     """
 
     def __init__(self, box, number, says):
-        self.__dict__.update(_box=box, _number=number, _says=says)
+        self.__dict__.update(_box=box, _number=number, _says=says, _handed_in={})
 
     def __call__(self, *arguments, **options):
         answer = self._box.do("call", self._number, list(arguments), options)
-        if type(answer) is not dict:
-            raise NotPlain("an answer that is not well formed")
         handed_in = {**dict(enumerate(arguments)), **options}
-        for key, value in answer["changed"].items():
-            change(handed_in[key], value)
-        return handed_in[answer["is"]] if "is" in answer else answer["value"]
+        result = repeat(answer, handed_in)
+        if issubclass(type(result), Inside):
+            result.__dict__["_handed_in"] = handed_in
+        return result
 
     def __getattr__(self, name):
         if name.startswith(("__array", "_repr", "_ipython")):
@@ -436,7 +439,7 @@ class Inside:
         return self._box.do("get", self._number, name)
 
     def __setattr__(self, name, value):
-        raise NotPlain(f"the test cannot change {self!r}")
+        raise NotPlain(f"the test cannot change {self._says}")
 
     def __getitem__(self, key):
         return self._box.do("item", self._number, key)
@@ -452,14 +455,17 @@ class Inside:
 
     def __iter__(self):
         iterator = self._box.do("iterate", self._number)
-        while item := self._box.do("next", iterator._number):
-            yield item[0]
+        while items := repeat(self._box.do("next", iterator._number), self._handed_in):
+            yield items[0]
 
     def __repr__(self):
-        return self._says
+        shown = self._box.do("show", self._number)
+        if type(shown) is not str:
+            raise NotPlain("a text that is not well formed")
+        return shown
 
     def _refuse(self, *arguments):
-        raise NotPlain(f"expected plain data such as numbers, an array or a table, got {self!r}")
+        raise NotPlain(f"expected plain data such as numbers, an array or a table, got {self._says}")
 
     __array__ = __bool__ = __bytes__ = __complex__ = __float__ = __int__ = __index__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
@@ -480,8 +486,10 @@ def stand_in(box, handle):
 def nearest(bases):
     """Return the first class of a trusted package among the names in `bases`."""
     for module, name in bases:
-        found = getattr(sys.modules.get(module), name, None) if is_trusted(module) else None
+        found = getattr(sys.modules.get(module), name, None) if is_trusted(module) or module == "builtins" else None
         if isinstance(found, type) and is_trusted(found.__module__) and not issubclass(found, PLAIN):
+            return found
+        if isinstance(found, type) and issubclass(found, Exception):
             return found
     return None
 
@@ -512,10 +520,31 @@ def error_of(kinds, message, line):
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration):
             continue
         with contextlib.suppress(Exception):
-            error = kind(message)
+            error = type(kinds[0][1].split(".")[-1], (kind,), {"__str__": lambda self: message})(message)
             error.line_of_answer = line[:MESSAGE_CHARACTERS]
             return error
     return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
+
+
+def repeat(answer, handed_in):
+    """Repeat what a call in the box has changed of what was handed in, and return its result."""
+    if type(answer) is not dict:
+        raise NotPlain("an answer that is not well formed")
+    for argument, value in [(thing_at(handed_in, way), value) for way, value in answer["changed"]]:
+        change(argument, value)
+    return thing_at(handed_in, answer["is"]) if "is" in answer else answer["value"]
+
+
+def thing_at(holder, way):
+    """Return the thing among the arguments to which the keys in `way` lead."""
+    for key in way:
+        if type(holder) in (list, tuple, dict):
+            holder = holder[key]
+        elif isinstance(holder, BaseEstimator) and type(holder).__module__ != TESTS:
+            holder = vars(holder)[key]
+        else:
+            raise NotPlain(f"your code changes something in a value of type {type(holder).__name__}")
+    return holder
 
 
 def change(argument, value):
