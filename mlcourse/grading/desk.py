@@ -120,12 +120,13 @@ def box_command() -> list[str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": str(ROOT),
+        "TMPDIR": "/scratch",
     }
     return [
         "bwrap",
         *folders,
         *binds,
-        *("--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/scratch", "--tmpfs", "/config"),
+        *("--dev", "/dev", "--tmpfs", "/scratch", "--tmpfs", "/config"),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if os.getuid() == 0 else ["--unshare-user"]),
