@@ -138,7 +138,7 @@ def box_command() -> list[str]:
         "bwrap",
         *folders,
         *binds,
-        *("--dev", "/dev", "--dir", "/inside", "--tmpfs", "/scratch", "--tmpfs", "/config"),
+        *("--dev", "/dev", "--tmpfs", "/scratch", "--tmpfs", "/config"),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if os.getuid() == 0 else ["--unshare-user"]),

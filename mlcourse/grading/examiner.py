@@ -84,7 +84,7 @@ class Limits:
     @property
     def patience(self):
         """How long an examiner can be silent at most, unless it hangs itself."""
-        return self.cell + self.test + 2 * self.question + 10 * self.grace
+        return max(self.cell, self.test + 2 * self.question) + 6 * self.grace
 
 
 @dataclasses.dataclass
