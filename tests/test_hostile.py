@@ -291,7 +291,7 @@ IN_CLASS = """
 
 @pytest.fixture(scope="module")
 def class_(bubblewrap, tmp_path_factory):
-    """A class that nbgrader grades: honest students before, between and after those who attack instead of `fit_line`."""
+    """A class that nbgrader grades: honest students before and after those who hand in an attack for `fit_line`."""
     name = "lab-01-toy-regression"
     lab = Lab(make_course(tmp_path_factory.mktemp("course"), [name]), name)
     answers = {grade_id(cell): cell.source for cell in lab.submitted["perfect"].cells if grade_id(cell)}

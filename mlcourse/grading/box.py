@@ -441,7 +441,7 @@ def items_of(holder):
 
 
 def state(value):
-    """Return a copy of what a call may change of an argument; None if there is nothing that the outside could repeat."""
+    """Return a copy of what a call may change of an argument; None if the outside could not repeat it."""
     if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
         return value.copy()
     if isinstance(value, (list, dict, set)):

@@ -1,7 +1,7 @@
 """A server process that grades one notebook at a time.
 
-It imports the scientific stack once, starts the box once (`mlcourse.grading.box`, inside bubblewrap), and forks both for
-each submission: an examiner here, and a process for the student's code in there. `Desk` starts it and talks to it.
+It imports the scientific stack once, starts the box once (`mlcourse.grading.box`, inside bubblewrap), and forks both
+for each submission: an examiner here, and a process for the student's code in there. `Desk` starts it and talks to it.
 """
 
 import contextlib
