@@ -19,13 +19,14 @@ import pytest
 import yaml
 from nbgrader.api import Gradebook
 
-from course import Lab, make_course
+from course import Lab, LiveParts, make_course, text_of
 from mlcourse.grading import GradingError
 from mlcourse.grading.desk import INSTALL, Desk
 from mlcourse.grading.examiner import Cell
+from mlcourse.grading.labs import grade_id, squeezed
 from paths import ROOT
 
-LIMITS = {"cell": 3, "test": 3, "question": 2, "grace": 1, "total": 60}
+LIMITS = {"cell": 2, "test": 3, "question": 5, "grace": 3, "total": 60}
 ATTACKS = yaml.safe_load((ROOT / "tests" / "hostile.yml").read_text(encoding="utf-8"))
 SECRET = "SECRET-271828"
 
@@ -104,7 +105,7 @@ TESTS = {
     "after": "checks.number(triple(4), 12, 'triple(4)')",
 }
 
-LEFT = 'import os\nprint([name for folder in ("/scratch", "/tmp", "/dev/shm") for name in os.listdir(folder)])'
+LEFT = 'import os\nprint([name for folder in ("/scratch", "/dev/shm", "/config") for name in os.listdir(folder)])'
 
 
 def check_cell(name):
@@ -155,10 +156,14 @@ def groups():
 
 
 @pytest.fixture(scope="module")
-def desk():
+def bubblewrap():
     if not shutil.which("bwrap"):
         message = f"no bubblewrap: {INSTALL}"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def desk(bubblewrap):
     desk = Desk(**LIMITS)
     desk.start()
     yield desk
@@ -184,3 +189,140 @@ def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
     next_one = desk.grade(cells)
     assert passed(cells, next_one) == list(TESTS), "the next student loses something"
     assert next_one["outputs"][-1][0]["text"] == "[]\n", "the next student finds something"
+
+
+def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(desk):
+    cells = [
+        Cell("def n(): return 10**13"),
+        Cell("assert n() > 0", "before"),
+        Cell("assert sum(range(n())) > 0", "endless"),
+        Cell("assert n() > 0", "after"),
+    ]
+    result = desk.grade(cells)
+    assert passed(cells, result) == ["before"]
+    assert "not run, since" in result["outputs"][3][0]["evalue"]
+    assert grade(desk, RIGHT)[0] == list(TESTS)
+
+
+def test_a_grading_that_was_interrupted_gives_its_answer_to_nobody_else(desk):
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            grade(desk, "while True: pass")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert grade(desk, RIGHT)[0] == list(TESTS)
+
+
+def test_a_server_that_is_killed_takes_everything_with_it(desk):
+    assert grade(desk, RIGHT)[0] == list(TESTS)
+    below, group = processes(desk.process.pid), f"mlcourse-{desk.process.pid}"
+    os.kill(desk.process.pid, signal.SIGKILL)
+    with pytest.raises(GradingError, match="type the same command again"):
+        grade(desk, RIGHT)
+    assert not left(below)
+    assert grade(desk, RIGHT)[0] == list(TESTS)
+    assert not [path for path in groups() if path.endswith(group)]
+
+
+def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
+    script = """if True:
+        from mlcourse.grading.desk import Desk
+        from mlcourse.grading.examiner import Cell
+        desk = Desk()
+        desk.grade([])
+        print(desk.process.pid, flush=True)
+        desk.grade([Cell("import os\\nwhile True: pass")])
+    """
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    server = int(run.stdout.readline())
+    time.sleep(0.5)
+    below = processes(server)
+    run.kill()
+    run.wait()
+    assert len(below) > 4, "the examiner, bubblewrap, the box, and the student's process"
+    assert not left([(server, "mlcourse.grading.desk"), *below])
+    assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
+    assert not list(tmp_path.iterdir())
+
+
+def left(below, seconds=5):
+    """Return which processes are still there after a while, zombies aside."""
+    end = time.monotonic() + seconds
+    while running := [pid for pid, _ in below if is_running(pid)]:
+        if time.monotonic() > end:
+            return running
+        time.sleep(0.05)
+    return []
+
+
+def is_running(pid):
+    try:
+        return not re.search(r"^State:\s+Z", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+
+
+def test_nothing_is_left_when_the_desk_closes(desk):
+    grade(desk, ATTACKS["detached-child"]["code"])
+    server, below = desk.process.pid, processes(desk.process.pid)
+    desk.close()
+    assert not left([(server, "mlcourse.grading.desk"), *below])
+    assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
+
+
+def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    desk = Desk()
+    with pytest.raises(GradingError, match="there is no bubblewrap.*sudo apt-get install bubblewrap"):
+        desk.grade([Cell("1")])
+
+
+HONEST = ["amy", "zoe"]
+IN_CLASS = ["exit-now", "output-flood", "runs-in-the-browser", "texts-that-no-file-holds"]
+
+
+@pytest.fixture(scope="module")
+def class_(bubblewrap, tmp_path_factory):
+    """A class that nbgrader grades: honest students before and after those who hand in an attack for `fit_line`."""
+    name = "lab-01-toy-regression"
+    lab = Lab(make_course(tmp_path_factory.mktemp("course"), [name]), name)
+    answers = {grade_id(cell): cell.source for cell in lab.submitted["perfect"].cells if grade_id(cell)}
+    submitted = {
+        **dict.fromkeys(HONEST, lab.submitted["perfect"]),
+        "wrong": lab.filled_in({**answers, "fit-line": "raise NotImplementedError"}),
+        **{name: lab.filled_in({**answers, "fit-line": ATTACKS[name]["code"]}) for name in IN_CLASS},
+    }
+    for student, notebook in submitted.items():
+        path = lab.root / "submitted" / student / lab.name / f"{lab.name}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+    lab.nbgrader("autograde", lab.name)
+    lab.nbgrader("generate_feedback", lab.name)
+    lab.automatic = lab.read_scores("auto_score")
+    return lab
+
+
+def test_honest_students_beside_them_lose_nothing(class_):
+    best = {name: class_.points[name] for name in class_.tests}
+    for student in HONEST:
+        assert {name: class_.automatic[student][name] for name in class_.tests} == best
+
+
+@pytest.mark.parametrize("name", IN_CLASS)
+def test_in_a_class_an_attack_earns_no_more_than_a_wrong_answer(class_, name):
+    assert not any(class_.automatic[name][test] for test in class_.tests if test.startswith("fit-line-"))
+    assert class_.totals()[name] <= class_.totals()["wrong"]
+
+
+@pytest.mark.parametrize("name", IN_CLASS)
+def test_the_feedback_page_of_an_attack_runs_nothing_and_shows_no_hidden_test(class_, name):
+    page, harmless = (class_.feedback(student) for student in (name, "wrong"))
+    assert LiveParts(page.read_text(encoding="utf-8")).found == LiveParts(harmless.read_text(encoding="utf-8")).found
+    shown = squeezed(text_of(page))
+    assert not [line for line in class_.secrets("HIDDEN TESTS") if squeezed(line) in shown]

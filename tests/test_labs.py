@@ -153,8 +153,8 @@ def taken(source):
 
 
 def globals_of(table):
-    used = {variable.get_name() for variable in table.get_symbols() if variable.is_global() and variable.is_referenced()}
-    return used.union(*map(globals_of, table.get_children()))
+    symbols = [symbol for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()]
+    return {symbol.get_name() for symbol in symbols}.union(*map(globals_of, table.get_children()))
 
 
 # What comes back

@@ -143,7 +143,7 @@ def small(tmp_path):
 
 def test_nothing_from_a_student_runs(small):
     name = "<img src=x onerror=alert(1)>"
-    copied = f'def mean(x):\n    total = 0\n    for one in x:\n        total += one\n    return total, """\ud800{ATTACK}"""'
+    copied = f'def mean(x):\n    y = 0\n    for one in x:\n        y += one\n    return y, """\ud800{ATTACK}"""'
     answers = ["x = 1", "return_", "y[0] = [2, 3]", "import os", "print(sum(range(4)))", copied]
     for student, code in zip("abcdef", answers, strict=True):
         small.hand_in(LAB, student, dict.fromkeys(TESTS, 0))

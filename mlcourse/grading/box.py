@@ -149,9 +149,9 @@ def close_walls():
     """Give this process empty folders to write to, no privileges, and limits."""
     mount("none", "/", None, MS_REC | MS_PRIVATE, "")
     # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
-    mount("/", "/inside", None, MS_BIND | MS_REC, "")
-    os.chroot("/inside")
-    for folder in (SCRATCH, "/config", "/dev/shm"):
+    mount("/", SCRATCH, None, MS_BIND | MS_REC, "")
+    os.chroot(SCRATCH)
+    for folder in (SCRATCH, "/dev/shm", "/config"):
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
     os.chdir(SCRATCH)
     os.setsid()
@@ -441,7 +441,7 @@ def items_of(holder):
 
 
 def state(value):
-    """Return a copy of what a call may change of an argument; None if there is nothing that the outside could repeat."""
+    """Return a copy of what a call may change of an argument; None if the outside could not repeat it."""
     if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
         return value.copy()
     if isinstance(value, (list, dict, set)):

@@ -1,7 +1,7 @@
 """A server process that grades one notebook at a time.
 
-It imports the scientific stack once, starts the box once (`mlcourse.grading.box`, inside bubblewrap), and forks both for
-each submission: an examiner here, and a process for the student's code in there. `Desk` starts it and talks to it.
+It imports the scientific stack once, starts the box once (`mlcourse.grading.box`, inside bubblewrap), and forks both
+for each submission: an examiner here, and a process for the student's code in there. `Desk` starts it and talks to it.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Desk:
 
     def __init__(self, sandbox: bool = True, **limits: float):
         self.sandbox, self.limits = sandbox, limits
-        self.process, self.lock = None, threading.Lock()
+        self.process, self.lock, self.over = None, threading.Lock(), False
 
     def grade(self, cells) -> dict:
         """Run the code cells of one notebook.
@@ -83,6 +83,8 @@ class Desk:
                 raise
 
     def start(self):
+        if self.over:
+            raise GradingError("the grading was stopped")
         options = json.dumps({"sandbox": self.sandbox, "limits": self.limits})
         command = [sys.executable, "-m", "mlcourse.grading.desk", options]
         environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT)}
@@ -95,10 +97,10 @@ class Desk:
             raise GradingError(answer.strip() or "the grading process could not start: see the lines above")
 
     def kill(self):
-        """End the server at once, in the middle of whatever it does."""
+        """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
+        self.over = True
         if self.process is not None:
             self.process.kill()
-            self.close()
 
     def close(self):
         """End the server, and with it the box and whatever runs there."""
@@ -138,7 +140,7 @@ def box_command() -> list[str]:
         "bwrap",
         *folders,
         *binds,
-        *("--dev", "/dev", "--dir", "/inside", "--tmpfs", "/scratch", "--tmpfs", "/config"),
+        *("--dev", "/dev", "--tmpfs", "/scratch", "--tmpfs", "/config"),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if os.getuid() == 0 else ["--unshare-user"]),

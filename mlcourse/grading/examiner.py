@@ -84,7 +84,7 @@ class Limits:
     @property
     def patience(self):
         """How long an examiner can be silent at most, unless it hangs itself."""
-        return self.cell + self.test + 2 * self.question + 10 * self.grace
+        return max(self.cell, self.test + 2 * self.question) + 6 * self.grace
 
 
 @dataclasses.dataclass
@@ -353,7 +353,7 @@ class Box:
         return "outside", number, of.__name__, [[base.__module__, base.__qualname__] for base in of.__mro__[:-1]]
 
     def answer(self, question):
-        """Return the message that answers a question of the box, and the exception that ends the test, if there is one."""
+        """Return the message that answers a question of the box, and the exception that ends the test, if any."""
         try:
             return self.pickled(["value", self.asked(*question)]), None
         except Gone:
@@ -548,7 +548,7 @@ def thing_at(holder, way):
 
 
 def change(argument, value):
-    """Repeat what a call in the box has changed of an argument: its content, never its type, or the form of an array."""
+    """Repeat what a call in the box has changed of an argument: the content, never the type or an array's form."""
     same_type = type(value) is type(argument)
     if isinstance(argument, np.ndarray) and same_type and form(value) == form(argument):
         argument[...] = value

@@ -29,7 +29,7 @@ WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few 
 
 @dataclass
 class Summary:
-    """What became of a class: how many were graded now, were graded before, and were refused, and the seconds it took."""
+    """What became of a class: how many were graded now, how many before, how many refused, and the seconds it took."""
 
     graded: int = 0
     unchanged: int = 0
@@ -133,7 +133,7 @@ def students_of(lab: str, root: Path) -> list[str]:
     students = sorted(path.parent.name for path in (root / "submitted").glob(f"*/{lab}") if path.is_dir())
     if not students:
         raise GradingError(
-            f"nobody has handed in {lab}: there is no folder submitted/STUDENT/{lab}; `mlcourse collect {lab} FILES...` "
+            f"nobody has handed in {lab}: no folder submitted/STUDENT/{lab} is there; `mlcourse collect {lab} FILE...` "
             "makes them from a folder or an archive of your learning platform"
         )
     return students

@@ -113,7 +113,7 @@ def loads(message: bytes, make) -> object:
 
 class _Writer:
     def __init__(self, handle, blobs):
-        self.handle, self.blobs, self.items = handle, blobs, 0
+        self.handle, self.blobs, self.items, self.room = handle, blobs, 0, MAX_BYTES
 
     def write(self, value, depth=0):
         """Return `value` as what JSON can hold; a dict stands for everything but numbers, strings and lists."""
@@ -138,11 +138,11 @@ class _Writer:
         if isinstance(value, float):
             return float.__float__(value)
         if isinstance(value, str):
-            return str.__str__(value)
+            return self._fits(str.__str__(value))
         if isinstance(value, complex):
             return {"t": "complex", "v": [complex.__complex__(value).real, complex.__complex__(value).imag]}
         if isinstance(value, (bytes, bytearray)):
-            return {"t": "bytes", "b": self._blob(bytes(value))}
+            return {"t": "bytes", "b": self._blob(value)}
         if isinstance(value, list):
             return [self.write(item, depth + 1) for item in list.__iter__(value)]
         if isinstance(value, tuple):
@@ -217,6 +217,9 @@ class _Writer:
         return {"t": "scalar", "d": value.dtype.str, "b": self._blob(value.tobytes())}
 
     def _array(self, value, depth):
+        value = np.ndarray.view(value, np.ndarray)
+        if value.nbytes > MAX_BYTES:
+            raise Malformed(f"the answer holds an array of shape {value.shape}, larger than {MAX_BYTES // 2**20} MB")
         value = np.array(value, dtype=value.dtype.newbyteorder("="), copy=None, subok=False, order="C")
         shape = list(value.shape)
         if value.dtype.kind == "O":
@@ -225,8 +228,6 @@ class _Writer:
             return {"t": "objects", "s": shape, "v": [self.write(item, depth + 1) for item in value.ravel().tolist()]}
         if value.dtype.kind not in _NUMPY_KINDS:
             return self._handle(value)
-        if value.nbytes > MAX_BYTES:
-            raise Malformed(f"the answer holds an array of shape {value.shape}, larger than {MAX_BYTES // 2**20} MB")
         return {"t": "array", "d": value.dtype.str, "s": shape, "b": self._blob(value.tobytes())}
 
     def _column(self, array, depth):
@@ -246,8 +247,15 @@ class _Writer:
         return {"t": "frame", "v": [self.write(value.columns, depth + 1), self.write(value.index, depth + 1), columns]}
 
     def _blob(self, data):
-        self.blobs.append(data)
+        self.blobs.append(bytes(self._fits(data)))
         return len(self.blobs) - 1
+
+    def _fits(self, data):
+        """Return text or bytes if there is room for them in the message."""
+        self.room -= len(data)
+        if self.room < 0:
+            raise Malformed(f"the answer is larger than {MAX_BYTES // 2**20} MB")
+        return data
 
 
 class _Reader:
