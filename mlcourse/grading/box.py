@@ -528,13 +528,13 @@ class Outputs:
         else:
             self.add("stream", len(text), name=name, text=text)
 
-    def show(self, kind, data, metadata):
+    def show(self, kind, data, metadata, **more):
         data = {key: b64encode(value).decode() if isinstance(value, bytes) else value for key, value in data.items()}
         pictures = sum(len(value) for key, value in data.items() if key.startswith("image/"))
         if pictures > PICTURE_CHARACTERS:
             data, pictures = {"text/plain": "[a picture that was too large]"}, 0
         size = sum(len(str(value)) for value in data.values()) - pictures
-        self.add(kind, size, data=data, metadata={**metadata})
+        self.add(kind, size, data=data, metadata={**metadata}, **more)
 
 
 class Stream(io.TextIOBase):
@@ -558,8 +558,7 @@ class Hook(DisplayHook):
         pass
 
     def write_format_data(self, data, metadata=None):
-        self.shell.outputs.show("execute_result", data, metadata or {})
-        self.shell.outputs.items[-1].setdefault("execution_count", self.prompt_count)
+        self.shell.outputs.show("execute_result", data, metadata or {}, execution_count=self.prompt_count)
 
     def finish_displayhook(self):
         pass
