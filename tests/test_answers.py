@@ -37,6 +37,13 @@ def lab(request):
     return audit.audit(request.param, ROOT)
 
 
+@pytest.fixture(scope="session")
+def desk(bubblewrap):
+    desk = Desk(total=3600)
+    yield desk
+    desk.close()
+
+
 def listed(problems):
     """Fail with all problems, one a line."""
     problems = list(problems)
@@ -89,16 +96,12 @@ def test_the_audit_applies_no_other_rule(lab):
     listed(lab.problems)
 
 
-def test_the_grader_takes_the_same_points_and_says_the_same(lab, bubblewrap, record_property):
+def test_the_grader_takes_the_same_points_and_says_the_same(lab, desk, record_property):
     answers = {one.name: [each for each in one.answers if each.kind != "mutant"] for one in lab.exercises}
     codes = {name: [answer.code for answer in some] for name, some in answers.items()}
-    desk = Desk(total=3600)
-    try:
-        begin = time.perf_counter()
-        said = try_in_the_box(desk, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes)
-        seconds = time.perf_counter() - begin
-    finally:
-        desk.close()
+    begin = time.perf_counter()
+    said = try_in_the_box(desk, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes)
+    seconds = time.perf_counter() - begin
     record_property("summary", f"{lab.lab}: {sum(map(len, said.values()))} answers in the box in {seconds:.0f} s")
     tried = [(name, *both) for name in answers for both in zip(answers[name], said[name], strict=True)]
     listed(
