@@ -87,7 +87,7 @@ class Desk:
             raise GradingError("the grading was stopped")
         options = json.dumps({"sandbox": self.sandbox, "limits": self.limits})
         command = [sys.executable, "-m", "mlcourse.grading.desk", options]
-        environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
