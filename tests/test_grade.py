@@ -9,6 +9,7 @@ import time
 
 import nbformat
 import pytest
+from distributed import LocalCluster
 
 from course import Lab, make_course
 from mlcourse.grading import GradingError
@@ -75,6 +76,15 @@ def test_nbgrader_autograde_records_the_same(graded):
     # nbgrader does not see a folder without a notebook
     for student in before.keys() - {"empty"}:
         assert [cell.get("outputs") for cell in lab.autograded(student).cells] == outputs[student]
+
+
+def test_a_dask_cluster_gives_the_same_scores(graded):
+    lab, _ = graded
+    here = scores(lab)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        summary = grade_class(LAB, lab.root, again=True, scheduler=cluster.scheduler_address)
+    assert summary.graded == len(here)
+    assert scores(lab) == here
 
 
 def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, tmp_path):

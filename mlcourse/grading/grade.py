@@ -16,6 +16,7 @@ import nbformat
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, parse_utc
+from sqlalchemy.exc import SQLAlchemyError
 
 from mlcourse.grading import GradingError
 from mlcourse.grading.desk import Desk, DeskEnded
@@ -143,7 +144,13 @@ def gradebook_of(config) -> Gradebook:
     """Open the gradebook of a course: `db_url` of its configuration, or gradebook.db in its folder."""
     root = config.CourseDirectory.root
     url = config.CourseDirectory.get("db_url", f"sqlite:///{os.path.join(root, 'gradebook.db')}")
-    return Gradebook(url, config.CourseDirectory.get("course_id", ""))
+    try:
+        return Gradebook(url, config.CourseDirectory.get("course_id", ""))
+    except (ImportError, SQLAlchemyError) as error:
+        raise GradingError(
+            f"the gradebook does not open: {str(error).splitlines()[0]}: look at c.CourseDirectory.db_url in "
+            "nbgrader_config.py (PostgreSQL needs its library: pip install 'psycopg[binary]')"
+        ) from None
 
 
 def prepare(lab, student, root, source, mark) -> Prepared:
