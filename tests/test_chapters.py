@@ -48,7 +48,7 @@ def test_a_chapter_opens_with_three_to_six_objectives_and_what_they_need(chapter
     assert all(words in card[1] for words in ("**Before you start:**", "**Reading time:**", "**Lab:**"))
 
 
-@pytest.mark.parametrize("name, text", CHAPTER_TEXTS.items())
+@pytest.mark.parametrize(("name", "text"), CHAPTER_TEXTS.items())
 def test_every_objective_names_the_sections_that_teach_it_and_has_an_exercise_in_the_page_or_a_graded_one(name, text):
     labels = set(re.findall(r"^\(([\w-]+)\)=$", text, re.M))
     graded = {one for lab in LAB_MAP for exercise in lab.exercises for one in exercise.objectives}
