@@ -168,9 +168,7 @@ def test_every_figure_has_a_caption_a_label_and_a_text_for_those_who_cannot_see_
 
 def test_figures_take_their_colours_from_the_palette_or_are_grey(chapter):
     for cell in chapter.code:
-        named = re.findall(
-            r"(?<!\w)(?:(?:face|edge)?colors?|c)=\"([^\"]+)\"", cell.source
-        )
+        named = re.findall(r"(?<!\w)(?:(?:face|edge)?colors?|c)=\"([^\"]+)\"", cell.source)
         others = {name for name in named if not re.fullmatch(r"C\d|0?\.\d+|black|white|none|k|w", name)}
         assert not others, f"{others}: colours that colour-blind readers can tell apart are C0, C1, ..."
 
