@@ -4,7 +4,7 @@ PORT := 8000
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help serve book test bench lab labs lock test-versions clean
+.PHONY: help serve book test check-links bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -25,6 +25,10 @@ test: $(READY)  ## run every check
 	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
 	@echo "Running the labs and all other checks ..."
 	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
+
+check-links: $(READY)  ## ask every address on other hosts that the course names (needs a network)
+	@$(PYTHON) -m mlcourse.book build
+	@$(PYTHON) tests/links.py
 
 bench: $(READY)  ## measure how fast a class is graded, beside plain nbgrader
 	@$(PYTHON) tests/bench.py

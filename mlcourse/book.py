@@ -178,6 +178,7 @@ def _plain(path):
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build the book, or serve it.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the site into _build/html")

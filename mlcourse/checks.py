@@ -255,12 +255,12 @@ def that(condition: object, message: str) -> None:
         raise CheckFailed(message)
 
 
-def without(cls: type, message: str) -> contextlib.AbstractContextManager:
+def without(kind: type, message: str) -> contextlib.AbstractContextManager:
     """Refuse answers that borrow the work of a class: inside the block nobody can make or fit an object of it.
 
     Parameters
     ----------
-    cls : type
+    kind : type
         The class, for instance a classifier of scikit-learn that the student was asked to write.
     message : str
         The sentence for the student, without a full stop.
@@ -268,15 +268,15 @@ def without(cls: type, message: str) -> contextlib.AbstractContextManager:
     Returns
     -------
     context manager
-        While it is open, ``cls(...)`` and ``cls.fit(...)`` raise `CheckFailed` with the message.
+        While it is open, ``kind(...)`` and ``kind.fit(...)`` raise `CheckFailed` with the message.
     """
     if _elsewhere is not None:
-        return _elsewhere.without(cls, message)
+        return _elsewhere.without(kind, message)
 
     def refuse(*arguments, **options):
         raise CheckFailed(message)
 
-    return mock.patch.multiple(cls, __init__=refuse, fit=refuse)
+    return mock.patch.multiple(kind, __init__=refuse, fit=refuse)
 
 
 def lines_run(function: Callable[..., object], *arguments: object) -> int:

@@ -152,7 +152,7 @@ def list_of_objectives(chapters: list[Chapter], labs: list[Lab]) -> str:
             practised = ", ".join(f"{{numref}}`{exercise}`" for exercise in objective.exercises)
             checked = f" *Practised in* {practised}." if practised else ""
             lines += [f"**{objective.name}** {objective.text}", f": *Taught in* {taught}.{checked}", ""]
-            for lab, exercise in ((lab, exercise) for lab in labs for exercise in lab.exercises):
+            for lab, exercise in ((one, exercise) for one in labs for exercise in one.exercises):
                 if objective.name in exercise.objectives:
                     title = f"{exercise.title[0].lower()}{exercise.title[1:]} ({_points(sum(exercise.cells.values()))})"
                     cells = ", ".join(f"`{name}` {points}" for name, points in exercise.cells.items())

@@ -5,6 +5,7 @@ from unittest import mock
 
 from nbgrader.api import Gradebook
 
+
 class Classroom:
     """A gradebook and the folder of its course; the caller says every mark."""
 

@@ -61,8 +61,8 @@ def course(tmp_path):
     """Return a function that writes a course of one lab and returns its folder."""
 
     def write(answers, source=SOURCE):
-        text = answers if isinstance(answers, str) else yaml.safe_dump(answers, sort_keys=False)
-        for folder, name, text in (("solutions", f"{LAB}.md", source), ("tests/answers", f"{LAB}.yml", text)):
+        given = answers if isinstance(answers, str) else yaml.safe_dump(answers, sort_keys=False)
+        for folder, name, text in (("solutions", f"{LAB}.md", source), ("tests/answers", f"{LAB}.yml", given)):
             (tmp_path / folder).mkdir(parents=True)
             (tmp_path / folder / name).write_text(text, encoding="utf-8")
         return tmp_path
@@ -275,5 +275,5 @@ def test_mutants_change_what_runs_and_neither_signatures_nor_docstrings_nor_erro
         "scale: `np.sum(x) * factor` -> `np.sum(x) / factor`",
     } <= changed.keys()
     for mutated in changed.values():
-        assert "import numpy as np\n\ndef scale(x, factor=2):\n    \"\"\"Return 3 * x.\"\"\"" in mutated
+        assert 'import numpy as np\n\ndef scale(x, factor=2):\n    """Return 3 * x."""' in mutated
         assert "raise ValueError(f'{factor + 1} is below 0')" in mutated or "raise" not in mutated

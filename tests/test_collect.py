@@ -14,7 +14,8 @@ from datetime import datetime
 import nbformat
 import pytest
 
-from mlcourse.grading import GradingError, collect as module
+from mlcourse.grading import GradingError
+from mlcourse.grading import collect as module
 from mlcourse.grading.collect import collect, identifier
 from mlcourse.grading.labs import read_lab
 from paths import ROOT

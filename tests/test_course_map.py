@@ -78,7 +78,7 @@ def test_a_page_that_asks_for_nothing_stays_as_it_is(course):
 
 
 @pytest.mark.parametrize(
-    "file, old, new, message",
+    ("file", "old", "new", "message"),
     [
         ("book/soils.md", "about 75 minutes", "a while", "soils.md: a chapter opens with"),
         ("book/soils.md", ":class: objectives", ":class: note", "soils.md: a chapter opens with"),

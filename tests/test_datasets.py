@@ -43,7 +43,7 @@ def test_the_training_set_is_the_legacy_stream_of_seed_0():
 
 
 @pytest.mark.parametrize(
-    "split, n_samples, rng", [("train", 20, np.random.RandomState(0)), ("test", 1000, np.random.default_rng(1))]
+    ("split", "n_samples", "rng"), [("train", 20, np.random.RandomState(0)), ("test", 1000, np.random.default_rng(1))]
 )
 def test_the_stored_toy_data_can_be_drawn_again_bit_for_bit(split, n_samples, rng):
     stored, drawn = datasets.load_toy_regression(split), datasets.make_toy_regression(n_samples, rng)

@@ -121,7 +121,7 @@ def test_the_outputs_hold_what_a_marker_reads(graded):
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         (["grade", "lab-99"], "there is no lab lab-99: the labs are lab-01-toy-regression"),
         (["feedback", "lab-99"], "there is no lab lab-99"),

@@ -17,7 +17,6 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
-from nbgrader.api import Gradebook
 
 from course import Lab, LiveParts, make_course, text_of
 from mlcourse.grading import GradingError

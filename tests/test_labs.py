@@ -121,7 +121,7 @@ def test_the_score_of_a_person_completes_the_total(graded):
 def test_a_function_that_returns_none_loses_the_cells_that_call_it_and_no_others(graded):
     lost = {name for name, source in graded.tests.items() if calls(source, graded.broken)}
     assert lost
-    expected = {name: points for name, points in graded.automatic["perfect"].items()} | dict.fromkeys(lost, 0)
+    expected = graded.automatic["perfect"] | dict.fromkeys(lost, 0)
     assert graded.automatic["wrong"] == expected
     assert graded.messages("wrong").keys() == lost
 
@@ -136,7 +136,7 @@ def test_a_test_cell_takes_nothing_from_the_notebook_but_answers(name):
         for cell in notebook.cells
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade")
     }
-    assert foreign == dict.fromkeys(foreign, [])
+    assert not any(foreign.values()), foreign
 
 
 def defined(source):
@@ -258,7 +258,7 @@ HIDDEN = "### BEGIN HIDDEN TESTS\nassert w == 1\n### END HIDDEN TESTS"
 
 
 @pytest.mark.parametrize(
-    "source, message",
+    ("source", "message"),
     [
         (cell("{grade_id: w, solve: true}"), "unknown nbgrader key solve"),
         (cell("true"), "nbgrader must be"),

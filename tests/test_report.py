@@ -8,10 +8,10 @@ import pytest
 from bs4 import BeautifulSoup
 
 from classroom import Classroom
+from course import ATTACK, LiveParts
 from mlcourse.grading import GradingError, similarity
 from mlcourse.grading.report import item_analysis, write_report
 from mlcourse.grading.similarity import similar_pairs, tokens
-from course import ATTACK, LiveParts
 
 LAB = "lab-01-small"
 TESTS = {"mean-1": 1, "mean-2": 1, "line-1": 2}

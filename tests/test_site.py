@@ -31,12 +31,12 @@ def test_every_link_within_the_site_leads_somewhere(pages):
     ids = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
     broken = []
     for path, page in pages.items():
-        for tag, key in [(tag, key) for key in ("href", "src") for tag in page.find_all(attrs={key: True})]:
+        for tag, key in [(tag, name) for name in ("href", "src") for tag in page.find_all(attrs={name: True})]:
             url = urlsplit(tag[key])
-            if url.scheme or url.netloc or tag[key].startswith("#") and not url.fragment:
+            if url.scheme or url.netloc or tag[key] == "#":
                 continue
             target = (path.parent / unquote(url.path)).resolve() if url.path else path
-            if not target.exists() or url.fragment and target in ids and unquote(url.fragment) not in ids[target]:
+            if not target.exists() or (url.fragment and target in ids and unquote(url.fragment) not in ids[target]):
                 broken.append(f"{path.relative_to(SITE)}: {tag[key]}")
     assert not broken, "\n".join(broken)
 

@@ -22,7 +22,6 @@ import select
 import signal
 import socket
 import sys
-import time
 import traceback
 import types
 from base64 import b64encode
@@ -193,14 +192,17 @@ def close_walls():
 
 
 def mount(source, target, kind, flags, options):
+    """Call mount(2), or raise the OSError that it reports."""
     check(libc.mount(*(text and text.encode() for text in (source, target, kind)), flags, options.encode()))
 
 
 def prctl(option, value):
+    """Call prctl(2), or raise the OSError that it reports."""
     check(libc.prctl(option, value, 0, 0, 0))
 
 
 def check(result):
+    """Raise the error of a C function that did not return 0."""
     if result != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
@@ -230,6 +232,7 @@ def silence():
 
 
 def ring(number, frame):
+    """Raise TimeLimit when the alarm rings."""
     raise TimeLimit("the time is over")
 
 
@@ -448,6 +451,7 @@ def things_in(holder, way, seen):
 
 
 def items_of(holder):
+    """Return the keys and things that a container or an estimator holds."""
     if isinstance(holder, (list, tuple)):
         return enumerate(holder)
     if isinstance(holder, dict):

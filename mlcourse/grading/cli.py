@@ -74,9 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
         one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
-    command(
-        "report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression"
-    )
+    command("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
     command("feedback", feedback, "write a page for each student", "mlcourse feedback lab-01-toy-regression")
 
     one = command("export", export, "write the grades as a table", "mlcourse export --style moodle", lab=False)
@@ -98,12 +96,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def whole_number(text):
+    """Return the number above 0 that was typed."""
     if not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def release(options):
+    """Write the student notebook of a lab."""
     from mlcourse.grading import labs
 
     labs.release(options.root, known(options))
@@ -111,6 +111,7 @@ def release(options):
 
 
 def collect(options):
+    """Sort in what a class handed in, and print what was odd about it."""
     from mlcourse.grading.collect import collect
 
     collected = collect(known(options), options.files, options.root)
@@ -125,6 +126,7 @@ def collect(options):
 
 
 def grade(options):
+    """Grade a class."""
     from mlcourse.grading.grade import grade_class
 
     if options.no_sandbox:
@@ -144,6 +146,7 @@ def grade(options):
 
 
 def regrade(options):
+    """Release a changed lab, grade the class again, and print whose points changed."""
     from mlcourse.grading import labs
     from mlcourse.grading.grade import gradebook_of
     from mlcourse.grading.regrade import moves, print_moves, snapshot
@@ -158,6 +161,7 @@ def regrade(options):
 
 
 def report(options):
+    """Write the page about a class."""
     from mlcourse.grading.grade import gradebook_of
     from mlcourse.grading.labs import nbgrader_config
     from mlcourse.grading.report import write_report
@@ -167,6 +171,7 @@ def report(options):
 
 
 def feedback(options):
+    """Write a page for each student."""
     from nbgrader.apps.api import NbGraderAPI
 
     from mlcourse.grading.labs import nbgrader_config
@@ -178,6 +183,7 @@ def feedback(options):
 
 
 def export(options):
+    """Write the table of points."""
     from mlcourse.grading.export import export
     from mlcourse.grading.grade import gradebook_of
     from mlcourse.grading.labs import nbgrader_config
@@ -196,6 +202,7 @@ def export(options):
 
 
 def audit(options):
+    """Try right and wrong answers and mutants on a lab's tests, and return 1 if something is not proved."""
     from mlcourse.grading.audit import run_audit
 
     return run_audit(known(options), options.root)
@@ -210,6 +217,7 @@ def known(options):
 
 
 def show_progress(done, of):
+    """Draw how far the grading has come, on a terminal only."""
     if sys.stderr.isatty():
         bar = "=" * (40 * done // of)
         print(f"\r[{bar:<40}] {done} of {of}", end="\n" if done == of else "", file=sys.stderr, flush=True)

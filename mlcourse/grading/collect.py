@@ -144,8 +144,9 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
         collected = []
         for students in classes:
             budget = _Budget(MAX_CLASS_BYTES)
-            for student in sorted(students):
-                collected.append(_collect_student(student, students[student], lab, source, root, budget))
+            collected += [
+                _collect_student(student, students[student], lab, source, root, budget) for student in sorted(students)
+            ]
         return collected
 
 

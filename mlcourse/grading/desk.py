@@ -170,7 +170,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=[theirs.fileno()],
-            preexec_fn=lambda: enter_group(self.group),
+            preexec_fn=lambda: enter_group(self.group),  # noqa: PLW1509 (the server has no other thread)
         )
         theirs.close()
 
@@ -296,6 +296,7 @@ def make_group():
 
 
 def is_running(pid):
+    """Return whether a process with this number is there."""
     return Path("/proc", pid).exists()
 
 
@@ -309,6 +310,7 @@ def enter_group(folders):
 
 
 def remove_group(folders):
+    """Remove control groups as soon as their processes have gone."""
     for folder in folders:
         for _ in range(50):
             try:
@@ -339,6 +341,7 @@ def main() -> None:
 
 
 def serve(server, answers):
+    """Grade each list of cells that a line of standard input holds, until it is closed."""
     from mlcourse.grading import box, examiner
 
     server.start_box()

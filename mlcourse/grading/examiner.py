@@ -170,10 +170,12 @@ def run_test(box, cell):
 
 
 def too_long(number, frame):
+    """Raise Stopped when the alarm rings."""
     raise Stopped("this check took too long with your answer")
 
 
 def failure(message):
+    """Return the output of a test cell that failed with this message."""
     message = message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]} …"
     return {"output_type": "error", "ename": "CheckFailed", "evalue": message, "traceback": [message]}
 
@@ -303,7 +305,7 @@ class Box:
         if type(message) is not list or not message or type(message[0]) is not str or len(message) != 2:
             raise plain.Malformed("a message that is not well formed")
         kind, content = message
-        if kind == "error" and not is_description(content) or kind not in ("value", "error", "ask"):
+        if (kind == "error" and not is_description(content)) or kind not in ("value", "error", "ask"):
             raise plain.Malformed("a message that is not well formed")
         return message
 
@@ -390,6 +392,7 @@ FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 def is_public(thing, name):
+    """Return whether the box may read this attribute of a thing that belongs to the test."""
     if isinstance(thing, FUNCTIONS):
         return name == "__name__"
     return isinstance(name, str) and (not name.startswith("_") or name in ("__sklearn_tags__", "__sklearn_clone__"))
@@ -495,6 +498,7 @@ def nearest(bases):
 
 
 def is_trusted(module):
+    """Return whether a class of this module may stand in for one of the box."""
     return module.split(".")[0] in TRUSTED
 
 
@@ -571,4 +575,5 @@ def change(argument, value):
 
 
 def form(array):
+    """Return the shape and type of an array, which no change of its content touches."""
     return array.shape, array.dtype.newbyteorder("=")

@@ -283,6 +283,7 @@ def _raises_until_solved(cell):
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m mlcourse.grading.labs", description="Make the labs.")
     parser.add_argument("--sources", action="store_true", help="write nbgrader's source/ only, leave labs/ alone")
     options = parser.parse_args(arguments)

@@ -392,7 +392,7 @@ class _Reader:
             codes, ordered = rest
             return pd.Categorical.from_codes(self.read(codes), self._values(values), ordered=bool(ordered))
         values = self.read(values)
-        if not isinstance(values, np.ndarray) or values.ndim != 1 or name is not None and name not in _DTYPES:
+        if not isinstance(values, np.ndarray) or values.ndim != 1 or (name is not None and name not in _DTYPES):
             raise Malformed("a column that is not well formed")
         return values if name is None else pd.array(values, dtype=name)
 

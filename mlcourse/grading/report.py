@@ -200,8 +200,10 @@ def _exercises(marks, titles):
     rows = []
     for name in marks.exercise.unique():
         cells = marks[marks.exercise == name]
-        of_students = graded[graded.exercise == name].groupby("student").agg(
-            score=("score", "sum"), max_score=("max_score", "sum"), n=("score", "size")
+        of_students = (
+            graded[graded.exercise == name]
+            .groupby("student")
+            .agg(score=("score", "sum"), max_score=("max_score", "sum"), n=("score", "size"))
         )
         complete = of_students[of_students.n == cells.grade_id.nunique()]
         share = (complete.score / complete.max_score).mean() if complete.max_score.gt(0).any() else None

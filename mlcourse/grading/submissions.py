@@ -167,8 +167,8 @@ def _cells(document, repairs):
     if len(given) > MAX_CELLS:
         raise _Refusal(f"The notebook has {len(given)} cells, more than the {MAX_CELLS} that are graded.")
     cells, odd = [], {}
-    for number, cell in enumerate(given, start=1):
-        cell, problems = _cell(cell)
+    for number, one in enumerate(given, start=1):
+        cell, problems = _cell(one)
         cells += [cell] if cell else []
         for problem in problems:
             odd.setdefault(problem, []).append(str(number))

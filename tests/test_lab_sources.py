@@ -1,0 +1,66 @@
+"""The rules for labs that a program can check in their sources, over every lab."""
+
+import ast
+import re
+
+import pytest
+
+from mlcourse.grading.labs import grade_id, read_lab
+from paths import LABS, ROOT
+
+HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.S)
+
+
+@pytest.fixture(scope="module", params=LABS)
+def lab(request):
+    return read_lab(ROOT / "solutions" / f"{request.param}.md")
+
+
+@pytest.fixture(scope="module", params=LABS)
+def text(request):
+    return (ROOT / "solutions" / f"{request.param}.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def exercises(text):
+    found = re.findall(r"^## Exercise \d+ .*?\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert found
+    return found
+
+
+def is_written(exercise):
+    return "written answer" in exercise.strip().split("\n\n")[0]
+
+
+def test_a_lab_opens_with_its_story_and_what_a_student_wants_to_know(text):
+    opening = re.search(r"^# Lab \d+ · .+?\n\n(.*?)^(?=\+\+\+|## )", text, re.M | re.S)[1]
+    story, table, how = re.fullmatch(r"(.*?)\n\n(\|.*?)\n\n(.*)", opening, re.S).groups()
+    assert len(story.split()) >= 40
+    rows = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \|$", table, re.M))
+    assert list(rows) == ["Objectives", "Before you start", "Time", "Points"]
+    assert 60 <= int(re.fullmatch(r"about (\d+) minutes", rows["Time"])[1]) <= 120
+    assert "**How to work.**" in how and "**What is graded.**" in how
+
+
+def test_an_exercise_gives_an_example(exercises):
+    for exercise in exercises:
+        assert "**Example.**" in exercise or is_written(exercise), exercise[:200]
+
+
+def test_an_exercise_is_graded_by_several_cells_that_show_the_contract_and_draw_other_data(exercises):
+    for exercise in exercises:
+        if is_written(exercise):
+            assert "### BEGIN MARK SCHEME" in exercise, f"how is this marked? {exercise[:200]}"
+            continue
+        tests = re.findall(r"^:nbgrader: \{grade_id: \S+, points: \d+\}\n(.*?)^```$", exercise, re.M | re.S)
+        assert len(tests) >= 2, f"partial work should earn a part of the points: {exercise[:200]}"
+        assert any("checks." in HIDDEN.sub("", test).partition(":\n")[2] for test in tests), exercise[:200]
+        assert any(HIDDEN.search(test) for test in tests), f"nothing draws other data: {exercise[:200]}"
+
+
+def test_what_a_student_writes_has_a_docstring(lab):
+    for cell in lab.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
+            for node in ast.parse(cell.source).body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    assert ast.get_docstring(node), f"{grade_id(cell)}: say what {node.name} takes and returns"
