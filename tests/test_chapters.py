@@ -119,7 +119,7 @@ def test_a_cell_that_readers_see_is_short(chapter):
 
 def test_a_figure_is_shown_and_no_object_beside_it(chapter):
     for cell in filter(draws, chapter.code):
-        assert cell.source.endswith("\nplt.show()"), cell.source
+        assert cell.source.endswith("\nplt.show()") or sliders_of(cell), cell.source
     assert not any(cell.source.endswith(";") for cell in chapter.code), "not every way to run a notebook honours `;`"
 
 
@@ -153,14 +153,22 @@ def test_random_numbers_come_from_a_generator_with_a_seed(chapter):
 
 
 def draws(cell):
-    return re.search(r"plt\.subplots|plotting\.plot_", cell.source)
+    return re.search(r"plt\.subplot|plotting\.plot_|explore\.figure", cell.source)
+
+
+def sliders_of(cell):
+    """Return the options of the call to explore.figure that ends the cell, or nothing."""
+    last = ast.parse(cell.source).body[-1]
+    if isinstance(last, ast.Expr) and ast.unparse(last).startswith("explore.figure("):
+        return {option.arg: option.value for option in last.value.keywords}
 
 
 def test_every_figure_has_a_caption_a_label_and_a_text_for_those_who_cannot_see_it(chapter):
     assert any(draws(cell) for cell in chapter.code)
     for cell in filter(draws, chapter.code):
         options = cell.metadata.get("mystnb", {})
-        figure, alt = options.get("figure", {}), options.get("image", {}).get("alt", "")
+        figure, sliders = options.get("figure", {}), sliders_of(cell)
+        alt = sliders["alt"].value if sliders else options.get("image", {}).get("alt", "")
         assert figure.get("caption") and figure.get("name", "").startswith("fig-"), cell.source
         assert len(alt) > 60 and alt != figure["caption"], f"{figure['name']}: the alt text must say what it shows"
         assert not re.match(r"(an?|the) (figure|image|picture|plot|chart|graph)\b", alt, re.I), alt
@@ -178,6 +186,15 @@ def test_every_figure_has_labelled_axes_and_is_mentioned_in_the_text(chapter):
         name = cell.metadata["mystnb"]["figure"]["name"]
         assert re.search(r"xlabel|plotting\.plot_|axis\(\"off\"\)", cell.source), f"{name}: label the axes"
         assert f"{{numref}}`{name}`" in chapter.text, f"{name}: no sentence reads it"
+
+
+def test_every_chapter_has_a_figure_with_sliders_that_asks_something_and_has_the_answer(chapter):
+    with_sliders = [i for i, cell in enumerate(chapter.cells) if cell.cell_type == "code" and sliders_of(cell)]
+    assert with_sliders
+    for i in with_sliders:
+        before, after = chapter.cells[i - 1].source, chapter.cells[i + 1].source
+        assert "?" in before.split("\n\n")[-1] + before.split("\n\n")[0], "ask what the sliders can show"
+        assert after.startswith(":::{admonition} Answer\n:class: dropdown"), after
 
 
 def test_no_decimal_number_in_the_text_was_typed(chapter):

@@ -1,0 +1,216 @@
+"""Figures with sliders: what mlcourse.explore draws, and what a reader can do with it in a browser."""
+
+import functools
+import gzip
+import io
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from mlcourse import explore
+from paths import CHAPTERS, ROOT
+
+SCRIPT = ROOT / "book" / "_static" / "explore.js"
+SITE = ROOT / "_build" / "html" / "book"
+
+
+def draw(number, shade):
+    """Draw a picture whose parts, and not just their places, depend on the values."""
+    fig = plt.figure(figsize=(4, 3), layout="none")
+    ax = fig.add_axes((0.2, 0.2, 0.7, 0.6))
+    ax.plot(np.arange(number + 1), np.arange(number + 1) ** 2, "o-")
+    for place in range(number):
+        ax.text(place, 1, f"part {place} <&> 100 %")
+    ax.imshow(np.full((2, number), 0.3 if shade == "dark" else 0.8), cmap="gray", vmin=0, interpolation="none")
+    ax.set(xlim=(0, 5), ylim=(0, 5), aspect="auto", title=f"{number} parts # {shade}")
+
+
+def say(number, shade):
+    return f"{number} parts, {shade}."
+
+
+SLIDERS = {"number of parts": range(1, 5), "shade": ["dark", "light"]}
+figure = functools.partial(explore.figure, draw, SLIDERS, say=say, alt="A line with one to four parts <on grey>.")
+
+
+@pytest.fixture
+def show(chromium, tmp_path):
+    """Open a page of figures in the browser."""
+    pages = []
+
+    def open_page(*figures, **options):
+        body = "\n".join(one._repr_html_() for one in figures)
+        path = tmp_path / f"page-{len(pages)}.html"
+        path.write_text(f'<!doctype html><meta charset="utf-8">{body}<script>{SCRIPT.read_text("utf-8")}</script>')
+        pages.append(chromium.new_page(**options))
+        pages[-1].goto(path.as_uri())
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()
+
+
+def picture(page, number=0):
+    """Return what a reader sees, as PNG, once the browser has decoded it."""
+    page.evaluate("Promise.all([...document.images].map((image) => image.decode()))")
+    return page.locator("div.explore img").nth(number).screenshot()
+
+
+def set_to(slider, place):
+    slider.press("Home")
+    for _ in range(place):
+        slider.press("ArrowRight")
+
+
+def test_moving_the_sliders_gives_the_picture_and_the_sentence_of_that_state(show):
+    moved = show(figure(start=(2, "dark")))
+    for i, number in enumerate(SLIDERS["number of parts"]):
+        for j, shade in enumerate(SLIDERS["shade"]):
+            for label, place in (("number of parts", i), ("shade", j)):
+                set_to(moved.get_by_role("slider", name=label), place)
+            drawn = show(figure(start=(number, shade)))
+            assert picture(moved) == picture(drawn), (number, shade)
+            assert moved.locator("div.explore p").inner_text() == say(number, shade)
+
+
+def test_two_figures_on_a_page_leave_one_another_alone(show):
+    page = show(figure(start=(1, "dark")), figure(start=(4, "light")))
+    second = picture(page, 1)
+    set_to(page.get_by_role("slider", name="number of parts").first, 3)
+    assert picture(page, 1) == second
+    assert page.locator("div.explore p").all_inner_texts() == [say(4, "dark"), say(4, "light")]
+
+
+def test_without_a_script_there_is_the_first_picture_and_its_sentence_and_nothing_dead(show):
+    page = show(figure(start=(3, "light")), java_script_enabled=False)
+    assert page.locator("input").count() == 0
+    image = page.get_by_role("img", name="A line with one to four parts <on grey>.")
+    assert image.bounding_box()["width"] > 300 and page.get_by_text("3 parts, light.").is_visible()
+
+
+def test_a_figure_is_the_same_at_every_run():
+    assert figure(start=(1, "dark"))._repr_html_() == figure(start=(1, "dark"))._repr_html_()
+    assert repr(figure(start=(1, "dark"))) == "Figure with sliders: number of parts from 1 to 4, shade from dark to light"
+
+
+def test_axes_stay_where_they_are_in_the_first_picture(show):
+    def draw_label(label):
+        ax = plt.subplots(figsize=(4, 3), layout="constrained")[1]
+        ax.set(xlim=(0, 1), ylim=(0, 1), ylabel=label, facecolor="black")
+
+    def count(label):
+        return f"{len(label)} letters"
+
+    labels = {"label": ["y", "three\nlines\nhigh"]}
+    page = show(explore.figure(draw_label, labels, start=("y",), say=count, alt="Empty axes."))
+    first = black_columns(picture(page))
+    set_to(page.get_by_role("slider"), 1)
+    assert page.locator("p").inner_text() == "16 letters" and black_columns(picture(page)) == first
+
+
+def black_columns(png):
+    """Return where the widest black area of a picture begins and ends."""
+    middle = plt.imread(io.BytesIO(png))[60, :, :3].sum(axis=1)
+    return np.flatnonzero(middle < 0.1)[[0, -1]].tolist()
+
+
+def test_nothing_is_left_open():
+    figure(start=(1, "dark"))
+    assert not plt.get_fignums()
+
+
+def test_a_start_that_is_no_value_of_the_sliders_is_named():
+    with pytest.raises(ValueError, match=r"starts at \(9, 'dark'\), which is not"):
+        figure(start=(9, "dark"))
+
+
+def test_a_function_that_draws_nothing_is_named():
+    with pytest.raises(ValueError, match=r"draw\(1,\) made none: begin it with plt.subplots"):
+        explore.figure(lambda _: None, {"one": [1]}, start=(1,), say=str, alt="Nothing.")
+
+
+# --- the figures of the book, in the built site -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=CHAPTERS)
+def chapter(request):
+    return (SITE / f"{request.param}.html").as_uri()
+
+
+def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chromium, chapter):
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    elsewhere, errors = [], []
+    page.on("request", lambda request: elsewhere.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(chapter)
+    figures = page.locator("div.explore")
+    assert figures.count()
+    for figure_ in figures.all():
+        sentence, sliders = figure_.locator("p"), figure_.get_by_role("slider").all()
+        assert sliders and sentence.get_attribute("aria-live") == "polite"
+        sliders[0].focus()
+        for i, slider in enumerate(sliders):
+            assert slider.evaluate("(input) => input === document.activeElement"), "Tab leads from slider to slider"
+            for key in ("Home", "ArrowRight", "End"):
+                before = picture_text_and_sentence(figure_, slider)
+                page.keyboard.press(key)
+                after = picture_text_and_sentence(figure_, slider)
+                at_the_end = key == "Home" and slider.evaluate("(input) => input.value") == "0" and before == after
+                assert at_the_end or all(a != b for a, b in zip(before, after)), (slider, key, before[1:], after[1:])
+            page.keyboard.press("Tab")
+    page.close()
+    assert not errors
+    assert all(url.startswith(("file:", "data:")) for url in elsewhere)
+
+
+def picture_text_and_sentence(figure_, slider):
+    image = figure_.locator("img")
+    assert image.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }") > 100
+    return image.get_attribute("src"), slider.get_attribute("aria-valuetext"), figure_.locator("p").inner_text()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(chromium, chapter, theme):
+    page = chromium.new_page(viewport={"width": 320, "height": 700}, has_touch=True, color_scheme=theme)
+    page.goto(chapter)
+    for figure_ in page.locator("div.explore").all():
+        slider = figure_.get_by_role("slider").first
+        slider.press("Home")
+        before = picture_text_and_sentence(figure_, slider)
+        slider.scroll_into_view_if_needed()
+        box = slider.bounding_box()
+        assert box["height"] >= 24 and box["width"] > 120, "large enough for a finger"
+        page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert picture_text_and_sentence(figure_, slider)[1:] != before[1:]
+        assert figure_.locator("img").evaluate("(image) => getComputedStyle(image).backgroundColor") == {
+            "light": "rgba(0, 0, 0, 0)",
+            "dark": "rgb(255, 255, 255)",
+        }.get(theme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.close()
+
+
+def test_on_paper_there_are_no_sliders(chromium, chapter):
+    page = chromium.new_page()
+    page.goto(chapter)
+    page.emulate_media(media="print")
+    for figure_ in page.locator("div.explore").all():
+        assert figure_.locator("img").is_visible() and figure_.locator("p").is_visible()
+        assert not figure_.get_by_role("slider").first.is_visible()
+    page.close()
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_figure_weighs_less_than_60_kilobytes(name, record_property):
+    page = (SITE / f"{name}.html").read_text("utf-8")
+    figures = re.findall(r'<div class="explore">.*?</script>', page, re.S)
+    assert figures
+    for text in figures:
+        weight = len(gzip.compress(text.encode())) / 1000
+        states = text.count('",[[') + text.count('",[]')
+        record_property("summary", f"{name}: a figure with sliders, {states} pictures, {weight:.0f} kB compressed")
+        assert weight < 60
+    assert SCRIPT.stat().st_size < 4000
