@@ -129,3 +129,39 @@ def test_an_error_ends_the_command_with_one_sentence_and_a_status(monkeypatch):
     with pytest.raises(SystemExit) as stop:
         book.main(["build"])
     assert stop.value.code == "Error: the reason"
+
+
+ASK = """from mlcourse import quiz
+total = 1 + 1
+quiz.choice("sum", "{question}", ("two", total == 2, "add"), ("three", total == 3, "no"))"""
+
+
+@pytest.fixture
+def two_pages(course):
+    """A course whose second page recalls a question of the first."""
+    (course.root / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: book/later\n")
+    (course.root / "book" / "later.md").write_text("# Later\n\n```{recall} sum\n```\n")
+    course.write(code=ASK.format(question="How much is it?"))
+    return course
+
+
+def test_a_recalled_question_stands_in_the_later_page_and_follows_the_earlier_one(two_pages):
+    later = two_pages.build() / "book" / "later.html"
+    text = later.read_text()
+    assert "How much is it?" in text and 'id="recall-sum"' in text and 'id="quiz-sum"' not in text
+    assert 'href="index.html#a-page"' in text and "quiz.js" in text
+    two_pages.write(code=ASK.format(question="What is the sum?"))
+    two_pages.build()
+    assert "What is the sum?" in later.read_text() and "How much" not in later.read_text()
+
+
+def test_to_recall_a_question_that_no_page_asks_fails_the_build(two_pages):
+    two_pages.build()
+    two_pages.write(code=ASK.replace('"sum"', '"total"').format(question="How much?"))
+    message = two_pages.failure()
+    assert "no page has a quiz that is called sum" in message and "book/later.md" in message
+
+
+def test_a_key_that_is_no_longer_right_fails_the_build(course):
+    course.write(code=ASK.replace("1 + 1", "2 + 2").format(question="How much?"))
+    assert "quiz sum: exactly one of at least two options must be right, not 0 of 2" in course.failure()

@@ -21,7 +21,7 @@ def chapter(request):
     notebook.code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in notebook.code:
         cell.tags = cell.metadata.get("tags", [])
-        cell.visible = not {"hide-input", "hide-cell"} & set(cell.tags)
+        cell.visible = not {"hide-input", "hide-cell", "remove-input"} & set(cell.tags)
     return notebook
 
 
@@ -244,6 +244,74 @@ def test_every_exercise_names_its_objectives_and_has_a_folded_solution(chapter):
         assert re.search(rf"\{{solution(-start)?\}} {label}\n:class: dropdown", chapter.text), f"{label}: no solution"
 
 
+def quizzes_in(cells):
+    """Yield the call of ``quiz.choice`` or ``quiz.number`` that each quiz cell ends in, as a syntax tree."""
+    for cell in cells:
+        if "quiz" in cell.metadata.get("tags", []):
+            yield ast.parse(cell.source).body[-1].value
+
+
+def arguments_of(call):
+    """Return the name of the quiz, and the expressions that decide which answers are right."""
+    name, _, *rest = call.args
+    if call.func.attr == "choice":
+        return name.value, [option.elts[1] for option in rest]
+    answer, _, *mistakes = rest
+    return name.value, [answer, *(mistake.elts[0] for mistake in mistakes)]
+
+
+QUIZZES = {
+    chapter: [arguments_of(call)[0] for call in quizzes_in(jupytext.reads(text, fmt="md:myst").cells)]
+    for chapter, text in CHAPTER_TEXTS.items()
+}
+
+
+def test_a_chapter_asks_at_least_five_questions_and_some_in_every_part_that_computes(chapter):
+    assert len(list(quizzes_in(chapter.code))) >= 5
+    part, computes, asks = None, set(), set()
+    for cell in chapter.cells:
+        headings = re.findall(r"^## (.+)$", cell.source, re.M) if cell.cell_type == "markdown" else []
+        part = headings[-1] if headings else part
+        if part == "Where people go wrong":
+            break
+        if part and cell.cell_type == "code":
+            (asks if "quiz" in cell.tags else computes).add(part)
+    assert computes <= asks, f"no question in {computes - asks}"
+
+
+def test_the_keys_of_the_questions_are_computed(chapter):
+    for call in quizzes_in(chapter.code):
+        name, keys = arguments_of(call)
+        for key in keys:
+            names = [node.id for node in ast.walk(key) if isinstance(node, ast.Name) and node.id not in ("np", "bool")]
+            computed = names or call.func.attr == "number" and key is not call.args[2]
+            assert computed, f"{name}: {ast.unparse(key)} was typed"
+
+
+def test_a_question_shows_no_code_and_no_decimal_number_that_was_typed(chapter):
+    for cell in chapter.code:
+        if "quiz" in cell.tags:
+            assert cell.tags == ["quiz", "remove-input"], cell.source
+            (call,) = quizzes_in([cell])
+            texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant)]
+            typed = [text for text in texts if isinstance(text, str) and re.search(r"\d\.\d", text)]
+            assert not typed, f"{arguments_of(call)[0]}: compute the number in {typed}"
+
+
+def test_every_question_has_a_name_of_its_own():
+    names = [name for names in QUIZZES.values() for name in names]
+    assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
+
+
+@pytest.mark.parametrize("name", CHAPTERS[2:])
+def test_from_the_third_on_a_chapter_opens_with_three_questions_of_chapters_before_it(name):
+    opening = CHAPTER_TEXTS[name].split("\n## ")[0]
+    recalled = re.search(r"^```\{recall\} (.+)\n```$", opening, re.M)
+    assert recalled, "recall questions"
+    earlier = {quiz for chapter in CHAPTERS[: CHAPTERS.index(name)] for quiz in QUIZZES[chapter]}
+    assert len(set(recalled[1].split())) >= 3 and set(recalled[1].split()) <= earlier
+
+
 GLOSSARY = (ROOT / "book" / "glossary.md").read_text("utf-8")
 TERMS = re.findall(r"^(?!```|\()(\S.*)$", GLOSSARY.split("```{glossary}\n")[1], re.M)
 
@@ -252,7 +320,7 @@ def prose_of(text):
     """Return the running text in one line: no code, headings, formulas, labels, targets of links, or objectives."""
     cells = jupytext.reads(text, fmt="md:myst").cells
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    text = re.sub(r"^:::\{admonition\} What you.*?^:::$|^\$\$.*?\$\$$|^#.*?$", "", text, flags=re.S | re.M)
+    text = re.sub(r"^:::\{admonition\} What you.*?^:::$|^```\{recall\}.*?^```$|^\$\$.*?\$\$$|^#.*?$", "", text, flags=re.S | re.M)
     return " ".join(re.sub(r"^\([\w-]+\)=$|\]\(#[^)]*\)|^\s*:\w+:.*$", "", text, flags=re.M).split())
 
 

@@ -1,0 +1,133 @@
+"""Put the questions of a chapter into a later one: a Sphinx extension, named in ``_config.yml``.
+
+``{recall}`` with the names of quizzes shows them again, as their own page shows them, with a link to their section.
+A page that recalls a quiz is written again when the page of the quiz was read again. Pages with questions, and only
+they, load the script and the style of the questions.
+"""
+
+import re
+from dataclasses import dataclass
+
+from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Source:
+    """A quiz as its own page has it: page, the nearest section above it (identifier and title), and HTML."""
+
+    page: str
+    section: str
+    title: str
+    html: str
+
+
+class recalled(nodes.Element):  # noqa: N801 - docutils names the classes of nodes like this
+    """The place of one recalled quiz, until all pages have been read."""
+
+
+class Recall(SphinxDirective):
+    """A box with questions of earlier chapters; its argument names their quizzes."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        names = self.arguments[0].split()
+        _recalls(self.env).setdefault(self.env.docname, []).extend(names)
+        box = nodes.admonition("", nodes.title("", "Do you remember?"), classes=["recall"])
+        for name in names:
+            place = recalled(name=name)
+            self.set_source_info(place)
+            box += place
+        return [box]
+
+
+def _quizzes(env):
+    """Return the quizzes of all pages by name."""
+    if not hasattr(env, "mlcourse_quizzes"):
+        env.mlcourse_quizzes = {}
+    return env.mlcourse_quizzes
+
+
+def _recalls(env):
+    """Return the names of the recalled quizzes by page."""
+    if not hasattr(env, "mlcourse_recalls"):
+        env.mlcourse_recalls = {}
+    return env.mlcourse_recalls
+
+
+def _collect(app, doctree):
+    page, quizzes = app.env.docname, _quizzes(app.env)
+    for output in doctree.findall(nodes.raw):
+        found = re.match(r'<fieldset class="quiz" id="quiz-([\w-]+)"', output.astext().lstrip())
+        if not found:
+            continue
+        if found[1] in quizzes:
+            logger.warning("the quiz %s is in %s already", found[1], quizzes[found[1]].page, location=output)
+        section = output.parent
+        while not isinstance(section, nodes.section):
+            section = section.parent
+        quizzes[found[1]] = Source(page, section["ids"][0], section.next_node(nodes.title).astext(), output.astext())
+
+
+def _purge(_, env, page):
+    for name in [name for name, source in _quizzes(env).items() if source.page == page]:
+        del env.mlcourse_quizzes[name]
+    _recalls(env).pop(page, None)
+
+
+def _merge(_, env, pages, other):
+    _quizzes(env).update({name: source for name, source in _quizzes(other).items() if source.page in pages})
+    _recalls(env).update({page: names for page, names in _recalls(other).items() if page in pages})
+
+
+def _note_what_is_read(_, env, pages):
+    env.mlcourse_read = set(pages)
+
+
+def _pages_to_write_again(_, env):
+    quizzes = _quizzes(env)
+    return [
+        page
+        for page, names in _recalls(env).items()
+        if any(name not in quizzes or quizzes[name].page in env.mlcourse_read for name in names)
+    ]
+
+
+def _fill(app, doctree, page):
+    for place in list(doctree.findall(recalled)):
+        source = _quizzes(app.env).get(place["name"])
+        if source is None:
+            logger.warning("no page has a quiz that is called %s", place["name"], location=place)
+            place.parent.remove(place)
+            continue
+        html = source.html.replace(f'"quiz-{place["name"]}"', f'"recall-{place["name"]}"')
+        target = f"{app.builder.get_relative_uri(page, source.page)}#{source.section}"
+        link = nodes.reference("", source.title, internal=True, refuri=target)
+        origin = nodes.paragraph("", "Asked in ", link, nodes.Text("."), classes=["recall-origin"])
+        place.replace_self([nodes.raw("", html, format="html"), origin])
+
+
+def _load_script_and_style(app, page, _, context, __):
+    pages = {source.page for source in _quizzes(app.env).values()} | set(_recalls(app.env))
+    if page in pages:
+        app.add_css_file("quiz.css")
+        app.add_js_file("quiz.js", loading_method="defer")
+
+
+def setup(app):
+    """Register the directive, and what copies the quizzes."""
+    app.add_node(recalled)
+    app.add_directive("recall", Recall)
+    app.connect("env-purge-doc", _purge)
+    app.connect("env-merge-info", _merge)
+    app.connect("env-before-read-docs", _note_what_is_read)
+    app.connect("doctree-read", _collect)
+    app.connect("env-updated", _pages_to_write_again)
+    app.connect("doctree-resolved", _fill)
+    app.connect("html-page-context", _load_script_and_style)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
