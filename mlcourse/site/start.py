@@ -1,5 +1,6 @@
 """The first cell of every notebook that leaves the repository: where it came from, and how it gets what it needs."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -13,23 +14,23 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ("numpy", "pandas", "geopandas", "matplotlib", "scikit-learn", "myst-nb")
 
 START = '''\
-# {title}, version {version}: {path}
-# From {url}
+# {title}
+# {path} of version {version}, from {url}
 # Where the course is missing, as on Colab, this cell fetches it and what it needs. Elsewhere it does nothing.
 import importlib.util
-import subprocess
-import sys
-from pathlib import Path
 
 if importlib.util.find_spec("mlcourse") is None:
+    import subprocess
+    import sys
+    from pathlib import Path
+
     course = Path.home() / "{folder}"
     if not course.exists():
         address = "{url}"
         subprocess.run(["git", "clone", "--quiet", "--depth=1", "--branch={branch}", address, course], check=True)
     packages = {packages}
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
-    sys.path.insert(0, str(course))
-'''
+    sys.path.insert(0, str(course))'''
 
 
 def start_cell(path: str, root: Path = ROOT) -> NotebookNode:
@@ -58,7 +59,7 @@ def start_cell(path: str, root: Path = ROOT) -> NotebookNode:
         url=repository["url"],
         branch=repository["branch"],
         folder=repository["url"].rsplit("/", 1)[1],
-        packages=[ranges[name] for name in IMPORTED],
+        packages=json.dumps([ranges[name] for name in IMPORTED]),
     )
     metadata = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["set-up"]}
-    return nbformat.v4.new_code_cell(source.rstrip(), id="set-up", metadata=metadata)
+    return nbformat.v4.new_code_cell(source, id="set-up", metadata=metadata)
