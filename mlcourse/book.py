@@ -26,7 +26,15 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 # What a chapter's cells depend on besides the chapter, and what the site depends on besides that.
 EXECUTION_INPUTS = ("mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock")
-SITE_INPUTS = ("book/**/*", "solutions/*.md", "_config.yml", "_toc.yml", "references.bib")
+SITE_INPUTS = (
+    "book/**/*",
+    "solutions/*.md",
+    "mlcourse/site/*.py",
+    "pyproject.toml",
+    "_config.yml",
+    "_toc.yml",
+    "references.bib",
+)
 
 
 class BookError(Exception):
@@ -133,9 +141,9 @@ def _write_config(root, output, cache):
         if old != cache:
             shutil.rmtree(old, ignore_errors=True)
     config["execute"]["cache"] = str(cache)
-    # Sphinx copies style sheets and images only if a page changed: let it notice that they did.
+    # Sphinx writes a page, style sheets and images only if a page changed: let it notice what else they depend on.
     context = config["sphinx"]["config"].setdefault("html_context", {})
-    context["static_files"] = fingerprint(root, ["book/_static/**/*"])
+    context["static_files"] = fingerprint(root, ["book/_static/**/*", "mlcourse/site/*.py", "pyproject.toml"])
     path = output / "config.yml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     return path

@@ -29,6 +29,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from mlcourse.grading import GradingError
+from mlcourse.site.start import start_cell
 
 ROOT = Path(__file__).resolve().parents[2]
 REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
@@ -50,8 +51,8 @@ def read_lab(path: Path) -> NotebookNode:
     Returns
     -------
     nbformat.NotebookNode
-        The notebook with nbgrader's full metadata, points filled into the text, and cell identifiers derived from the
-        content.
+        The notebook with nbgrader's full metadata, points filled into the text, cell identifiers derived from the
+        content, and first the cell with which a notebook sets itself up.
 
     Raises
     ------
@@ -86,6 +87,7 @@ def read_lab(path: Path) -> NotebookNode:
         if cell.cell_type == "markdown":
             cell.source = re.sub(r"{{ *points *([\w-]*) *}}", lambda at: _points(at[1], points, path), cell.source)
         cell.id = _cell_id(cell, seen)
+    notebook.cells.insert(0, start_cell(f"labs/{path.stem}/{path.stem}.ipynb"))
     return notebook
 
 
