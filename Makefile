@@ -4,7 +4,7 @@ PORT := 8000
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help serve book test bench lab labs lock test-versions clean
+.PHONY: help serve book test cold diff-site bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -25,6 +25,12 @@ test: $(READY)  ## run every check
 	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
 	@echo "Running the labs and all other checks ..."
 	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
+
+cold: $(READY)  ## run every chapter and lab without a cache, and print the times
+	@$(PYTHON) -m mlcourse.book cold
+
+diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
+	@$(PYTHON) -m mlcourse.site_diff "$(REV)"
 
 bench: $(READY)  ## measure how fast a class is graded, beside plain nbgrader
 	@$(PYTHON) tests/bench.py

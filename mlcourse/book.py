@@ -1,4 +1,4 @@
-"""Build the book and serve it: ``python -m mlcourse.book build``, ``serve``, ``cold`` and ``diff-site REV``.
+"""Build the book and serve it: ``python -m mlcourse.book build``, ``serve`` and ``cold``.
 
 What this adds to ``jupyter-book build``:
 
@@ -23,6 +23,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
+
+from mlcourse.grading import GradingError
 
 ROOT = Path(__file__).resolve().parents[1]
 # What is behind every page, and what the site is made of besides that.
@@ -118,8 +120,8 @@ def _execution():
 def _beside_the_limit(runs):
     execution = _execution()
     return (
-        f"Of that, the execution of {len(runs)} chapters: the limit is {execution.limit(runs):.0f} s, the CPU time of "
-        f"their cells divided by {execution.cores()} cores."
+        f"{len(runs)} executed; the limit for that is {execution.limit(runs):.0f} s, the CPU time of their cells "
+        f"divided by the {execution.cores()} cores."
     )
 
 
@@ -189,18 +191,47 @@ def _plain(text):
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
+def cold(root: Path = ROOT) -> None:
+    """Execute every chapter and every lab without any cache, each in a process of its own, and print their times.
+
+    Raises
+    ------
+    BookError
+        If a lab is not well formed, or a cell raises; every other notebook is executed all the same.
+    """
+    execution, log = _execution(), root / "_build" / "cold.log"
+    log.parent.mkdir(exist_ok=True)
+    print("Executing every chapter and lab without a cache ...", flush=True)
+    started = time.perf_counter()
+    with log.open("w", encoding="utf-8") as stream:
+        try:
+            runs = execution.execute_everything(root, stream)
+        except GradingError as error:
+            raise BookError(str(error)) from None
+    print(execution.table(runs))
+    print(f"All of them in {time.perf_counter() - started:.0f} s.", _beside_the_limit(runs))
+    if any(run.error for run in runs):
+        raise BookError(f"{failures(runs)}\na notebook cannot be executed, see above")
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build the book, or serve it.")
+    parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build the book, serve it, or time it.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the site into _build/html")
     commands.add_parser("serve", help="build the site and serve it").add_argument("--port", type=int, default=8000)
+    commands.add_parser("cold", help="execute every chapter and lab without a cache, and print their times")
     options = parser.parse_args(arguments)
     try:
-        build() if options.command == "build" else serve(options.port)
+        if options.command == "build":
+            build()
+        elif options.command == "serve":
+            serve(options.port)
+        else:
+            cold()
     except BookError as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
-        sys.exit("\nStopped before the book was built: start again, nothing is lost.")
+        sys.exit("\nStopped before the end: start again, nothing is lost.")
 
 
 if __name__ == "__main__":

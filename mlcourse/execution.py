@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +26,11 @@ from myst_nb.core.read import create_nb_reader
 from myst_parser.config.main import MdParserConfig
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from nbformat import read as read_notebook
 from nbformat import write as write_notebook
 from sphinx_external_toc.parsing import parse_toc_yaml
+
+from mlcourse.grading.labs import write_sources
 
 CACHE, NOTEBOOKS, RUNS = ".jupyter_cache", "notebooks", "runs.json"
 CACHED_NOTEBOOKS = 60
@@ -161,6 +165,35 @@ def execute(
 
     if runs:
         _in_a_thread(all_of_them())
+
+
+def execute_everything(root: Path, log: TextIO) -> list[Run]:
+    """Execute all chapters and the instructor's version of all labs, without any cache, and return the runs.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+    log : file
+        Takes what the kernels write to their standard error.
+    """
+    runs = chapters(root)
+    for name in write_sources(root):
+        path = root / "source" / name / f"{name}.ipynb"
+        runs.append(Run(f"source/{name}", read_notebook(path, as_version=4), path.parent))
+    runs.sort(key=lambda run: -len(str(run.notebook)))
+    with tempfile.TemporaryDirectory() as folder:
+        execute(runs, root, log, environment=dict.fromkeys(["IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"], folder))
+    return runs
+
+
+def table(runs: list[Run]) -> str:
+    """Return the times of runs as lines of text, the slowest first."""
+    width = max(len(run.name) for run in runs)
+    lines = [f"{'notebook':{width}}  seconds  CPU time"]
+    for run in sorted(runs, key=lambda run: -run.seconds):
+        lines.append(f"{run.name:{width}}  {run.seconds:7.1f}  {run.cpu:8.1f}{'  failed' if run.error else ''}")
+    return "\n".join(lines)
 
 
 def _in_a_thread(coroutine):
