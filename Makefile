@@ -4,7 +4,7 @@ PORT := 8000
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help serve book test check-links bench lab labs lock test-versions clean
+.PHONY: help serve book test cold diff-site check-links bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -29,6 +29,12 @@ test: $(READY)  ## run every check
 check-links: $(READY)  ## ask every address on other hosts that the course names (needs a network)
 	@$(PYTHON) -m mlcourse.book build
 	@$(PYTHON) tests/links.py
+
+cold: $(READY)  ## run every chapter and lab without a cache, and print the times
+	@$(PYTHON) -m mlcourse.book cold
+
+diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
+	@$(PYTHON) -m mlcourse.site_diff "$(REV)"
 
 bench: $(READY)  ## measure how fast a class is graded, beside plain nbgrader
 	@$(PYTHON) tests/bench.py

@@ -1,9 +1,9 @@
-"""Build the book and serve it: ``python -m mlcourse.book build`` and ``python -m mlcourse.book serve``.
+"""Build the book and serve it: ``python -m mlcourse.book build``, ``serve`` and ``cold``.
 
 What this adds to ``jupyter-book build``:
 
 - warnings are errors, unknown references are warnings, and a cell that raises fails the build;
-- the execution cache is keyed on the helper module, the data and the lock file besides the notebook itself;
+- chapters are executed in parallel, and only if their cells or something that these depend on changed;
 - a build with nothing changed ends at once.
 """
 
@@ -12,6 +12,8 @@ import contextlib
 import functools
 import hashlib
 import http.server
+import importlib
+import json
 import re
 import shutil
 import subprocess
@@ -20,21 +22,23 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import nbformat
 import yaml
 
+from mlcourse.grading import GradingError
+
 ROOT = Path(__file__).resolve().parents[1]
-# What a chapter's cells depend on besides the chapter, and what the site depends on besides that.
-EXECUTION_INPUTS = ("mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock")
-SITE_INPUTS = (
-    "book/**/*",
-    "solutions/*.md",
-    "mlcourse/site/*.py",
-    "pyproject.toml",
-    "_config.yml",
-    "_toc.yml",
-    "references.bib",
-)
+# What is behind every page, and what the site is made of besides that.
+CODE = ("mlcourse/**/*.py", "mlcourse/*.mplstyle", "requirements.lock")
+SITE_INPUTS = (*CODE, "data/*", "book/**/*", "solutions/*.md", "_config.yml", "_toc.yml", "references.bib", "pyproject.toml")
+# A build makes millions of small objects and drops few, so Python's search for garbage takes most of the time. And
+# importing the package that lets jsonschema check international addresses, which no notebook has, takes seconds.
+SPHINX = """
+import gc, sys
+gc.disable()
+sys.modules["rfc3987_syntax"] = None
+from jupyter_book.cli.main import main
+main()
+"""
 
 
 class BookError(Exception):
@@ -71,34 +75,63 @@ def build(root: Path = ROOT) -> Path:
         ``_build/book.log``.
     """
     output = root / "_build"
-    site, stamp, log = output / "html", output / "built", output / "book.log"
-    inputs = fingerprint(root, (*EXECUTION_INPUTS, *SITE_INPUTS))
-    if stamp.exists() and stamp.read_text() == inputs and (site / "index.html").exists():
+    site, stamp, log = output / "html", output / "built.json", output / "book.log"
+    if (site / "index.html").exists() and _is_current(root, stamp):
         print("The book is up to date.")
         return site
     stamp.unlink(missing_ok=True)
-    shutil.rmtree(site / "reports", ignore_errors=True)
-    cache = output / ".jupyter_cache" / fingerprint(root, EXECUTION_INPUTS)[:16]
-    config = _write_config(root, output, cache)
+    output.mkdir(exist_ok=True)
+    before = fingerprint(root, SITE_INPUTS)
     print("Building the book (the first time, every chapter is executed) ...", flush=True)
     started = time.perf_counter()
-    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", "."]
     with log.open("w", encoding="utf-8") as stream:
+        execution = _execution()
+        runs = execution.execute_what_changed(root, output, stream)
+        if any(run.error for run in runs):
+            raise BookError(f"{failures(runs)}\nthe book was not built: a cell raised an error, see above (log: {log})")
+        command = [sys.executable, "-c", SPHINX, "build", ".", "--config", str(_write_config(root, output))]
         result = subprocess.run(
-            [*command, "--config", str(config), "-W", "-n", "--keep-going"],
-            cwd=root,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            check=False,
+            [*command, "-W", "-n", "--keep-going"], cwd=root, stdout=stream, stderr=subprocess.STDOUT, check=False
         )
     if result.returncode:
         # Sphinx would not read the pages that failed again, and so not repeat its warnings at the next build.
         shutil.rmtree(output / ".doctrees", ignore_errors=True)
-        raise BookError(_what_failed(root, site, log))
-    _export_notebooks(output, cache)
-    stamp.write_text(inputs)
-    print(f"Built in {time.perf_counter() - started:.0f} s.")
+        raise BookError(_what_failed(root, log))
+    read = sorted({name for run in execution.read_runs(output).values() for name in run["files"]})
+    stamp.write_text(json.dumps({"site": before, "read": read, "files": fingerprint(root, read)}))
+    print(f"Built in {time.perf_counter() - started:.0f} s.", _beside_the_limit(runs) if runs else "No cell was executed.")
     return site
+
+
+def _is_current(root, stamp):
+    """Whether nothing has changed since a build: what the site is made of, and whatever else its cells read."""
+    if not stamp.exists():
+        return False
+    built = json.loads(stamp.read_text())
+    return built["site"] == fingerprint(root, SITE_INPUTS) and built["files"] == fingerprint(root, built["read"])
+
+
+def _execution():
+    """Import what executes notebooks, which takes too long for a build with nothing changed."""
+    sys.modules.setdefault("rfc3987_syntax", None)
+    return importlib.import_module("mlcourse.execution")
+
+
+def _beside_the_limit(runs):
+    execution = _execution()
+    return (
+        f"{len(runs)} executed; the limit for that is {execution.limit(runs):.0f} s, the CPU time of their cells "
+        f"divided by the {execution.cores()} cores."
+    )
+
+
+def failures(runs) -> str:
+    """Return the cells that raised, each below the name of its notebook, with the end of their tracebacks."""
+    lines = []
+    for run in runs:
+        if run.error:
+            lines += [f"{run.name}: the cell that failed, and its error:", *_plain(run.error).splitlines()[-25:], ""]
+    return "\n".join(lines)
 
 
 def serve(port: int, root: Path = ROOT) -> None:
@@ -133,71 +166,73 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
         """Print no line for each request."""
 
 
-def _write_config(root, output, cache):
-    """Write the configuration of the book with a cache of its own for every state of what the cells depend on."""
-    output.mkdir(exist_ok=True)
+def _write_config(root, output):
+    """Write the configuration of the book, with what tells Sphinx that more than a page changed."""
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-    for old in cache.parent.glob("*"):
-        if old != cache:
-            shutil.rmtree(old, ignore_errors=True)
-    config["execute"]["cache"] = str(cache)
-    # Sphinx writes a page, style sheets and images only if a page changed: let it notice what else they depend on.
-    context = config["sphinx"]["config"].setdefault("html_context", {})
-    context["static_files"] = fingerprint(root, ["book/_static/**/*", "mlcourse/site/*.py", "pyproject.toml"])
+    config["execute"]["cache"] = str(output / ".jupyter_cache")
+    values = config["sphinx"]["config"]
+    values["course_fingerprint"] = fingerprint(root, CODE)
+    # Sphinx copies style sheets and images only if a page changed: let it notice that they did, and the version.
+    values.setdefault("html_context", {})["static_files"] = fingerprint(root, ["book/_static/**/*", "pyproject.toml"])
     path = output / "config.yml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     return path
 
 
-def _export_notebooks(output, cache):
-    """Write the notebooks of the site with all their outputs into ``_build/notebooks``, for nbval.
-
-    Those in ``_build/jupyter_execute`` lack the numbers that were glued into sentences; those in the cache have them,
-    but under the name of a hash, beside older ones.
-    """
-    cached = [nbformat.read(path, as_version=4) for path in cache.rglob("base.ipynb")]
-    by_code = {_code(notebook): notebook for notebook in cached}
-    shutil.rmtree(output / "notebooks", ignore_errors=True)
-    (output / "notebooks").mkdir()
-    for path in (output / "jupyter_execute").rglob("*.ipynb"):
-        nbformat.write(by_code[_code(nbformat.read(path, as_version=4))], output / "notebooks" / path.name)
-
-
-def _code(notebook):
-    return tuple(cell.source for cell in notebook.cells if cell.cell_type == "code")
-
-
-def _what_failed(root, site, log):
-    """Return what is wrong, in a few lines that end in one sentence: cells that raised, or else the warnings."""
-    failed = []
-    for report in sorted((site / "reports").rglob("*.err.log")):
-        page = report.relative_to(site / "reports").as_posix().removesuffix(".err.log")
-        failed += [f"{page}: the cell that failed, and its error:", *_plain(report).rstrip().splitlines()[-25:], ""]
-    if failed:
-        return "\n".join([*failed, f"the book was not built: a cell raised an error, see above (log: {log})"])
-    text = _plain(log).replace(f"{root}/", "")
+def _what_failed(root, log):
+    """Return the warnings of Sphinx, and in one sentence what is wrong."""
+    text = _plain(log.read_text(encoding="utf-8", errors="replace")).replace(f"{root}/", "")
     lines = re.findall("^.*(?:WARNING|ERROR): .*$", text, re.M) or re.findall(r"^[\w.]+Error: .+$", text, re.M)
     return "\n".join([*sorted(set(lines)), f"the book was not built: warnings are errors, see above (log: {log})"])
 
 
-def _plain(path):
-    """Return the text of a log without its colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", path.read_text(encoding="utf-8", errors="replace"))
+def _plain(text):
+    """Return a text without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def cold(root: Path = ROOT) -> None:
+    """Execute every chapter and every lab without any cache, each in a process of its own, and print their times.
+
+    Raises
+    ------
+    BookError
+        If a lab is not well formed, or a cell raises; every other notebook is executed all the same.
+    """
+    execution, log = _execution(), root / "_build" / "cold.log"
+    log.parent.mkdir(exist_ok=True)
+    print("Executing every chapter and lab without a cache ...", flush=True)
+    started = time.perf_counter()
+    with log.open("w", encoding="utf-8") as stream:
+        try:
+            runs = execution.execute_everything(root, stream)
+        except GradingError as error:
+            raise BookError(str(error)) from None
+    print(execution.table(runs))
+    print(f"All of them in {time.perf_counter() - started:.0f} s.", _beside_the_limit(runs))
+    if any(run.error for run in runs):
+        raise BookError(f"{failures(runs)}\na notebook cannot be executed, see above")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Do what the command line says."""
-    parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build the book, or serve it.")
+    parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build the book, serve it, or time it.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the site into _build/html")
     commands.add_parser("serve", help="build the site and serve it").add_argument("--port", type=int, default=8000)
+    commands.add_parser("cold", help="execute every chapter and lab without a cache, and print their times")
     options = parser.parse_args(arguments)
     try:
-        build() if options.command == "build" else serve(options.port)
+        if options.command == "build":
+            build()
+        elif options.command == "serve":
+            serve(options.port)
+        else:
+            cold()
     except BookError as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
-        sys.exit("\nStopped before the book was built: start again, nothing is lost.")
+        sys.exit("\nStopped before the end: start again, nothing is lost.")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ their exercises and in the labs. A page that holds ``{{ chapters }}`` or ``{{ ob
 as lists with links. The tests read the same sources through `read_chapters` and `read_labs`.
 """
 
+import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -164,23 +166,23 @@ def _points(number):
     return f"{number} point{'s' if number > 1 else ''}"
 
 
-def fill(text: str, root: Path = ROOT) -> str:
+def fill(text: str, root: Path = ROOT, labs: Callable[[Path], list[Lab]] = read_labs) -> str:
     """Return the text of a page with ``{{ chapters }}`` and ``{{ objectives }}`` filled in."""
     for name, written in (("chapters", table_of_chapters), ("objectives", list_of_objectives)):
         place = f"{{{{ {name} }}}}"
         if place in text:
-            text = text.replace(place, written(read_chapters(root), read_labs(root)))
+            text = text.replace(place, written(read_chapters(root), labs(root)))
     return text
 
 
 def setup(app):
     """Let Sphinx fill in the pages that ask for it, anew in every build, since they depend on all the others."""
     pages = ("book/index", "book/course-map")
-    root = Path(app.srcdir)
+    root, labs = Path(app.srcdir), functools.cache(read_labs)
 
     def read(_, name, source):
         if name in pages:
-            source[0] = fill(source[0], root)
+            source[0] = fill(source[0], root, labs)
 
     app.connect("source-read", read)
     app.connect("env-get-outdated", lambda _, env, *__: [page for page in pages if page in env.found_docs])

@@ -253,7 +253,8 @@ def load_us_states():
     """
     import geopandas  # takes a second, and only this function needs it
 
-    return geopandas.read_file(_data_file("us_states_2016.geojson"))[["NAME", "STUSPS", "geometry"]]
+    with _data_file("us_states_2016.geojson").open("rb") as file:  # see mlcourse.recorder
+        return geopandas.read_file(file)[["NAME", "STUSPS", "geometry"]]
 
 
 def load_statlog_satellite():

@@ -2,64 +2,17 @@
 
 import contextlib
 import socket
-from pathlib import Path
 
 import pytest
-import yaml
+from bs4 import BeautifulSoup
 
 from mlcourse import book
-
-ROOT = Path(__file__).parents[1]
-PAGE = """---
-jupytext: {{text_representation: {{extension: .md, format_name: myst}}}}
-kernelspec: {{name: python3, display_name: Python 3, language: python}}
----
-# A page
-
-{text}
-
-```{{code-cell}} ipython3
-{code}
-```
-"""
+from tiny import TinyCourse
 
 
 @pytest.fixture
 def course(tmp_path):
-    """A course of one page, with the project's own configuration; `executions()` counts the runs of its cell."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
-    del config["logo"], config["html"]["favicon"]
-    config["sphinx"]["config"]["html_static_path"] = []
-    config["sphinx"]["config"]["html_css_files"] = []
-    for folder in ("book", "mlcourse", "data"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "_config.yml").write_text(yaml.safe_dump(config))
-    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
-    (tmp_path / "references.bib").write_text("")
-    (tmp_path / "requirements.lock").write_text("numpy==2\n")
-    (tmp_path / "mlcourse" / "helper.py").write_text("x = 1\n")
-    (tmp_path / "data" / "table.csv").write_text("x\n1\n")
-    return Course(tmp_path)
-
-
-class Course:
-    def __init__(self, root):
-        self.root, self.runs = root, root / "runs"
-
-    def write(self, text="Text.", code="1 + 1"):
-        count = f"open({str(self.runs)!r}, 'a').write('x');"
-        (self.root / "book" / "index.md").write_text(PAGE.format(text=text, code=f"{count}\n{code}"))
-
-    def executions(self):
-        return len(self.runs.read_text()) if self.runs.exists() else 0
-
-    def build(self):
-        return book.build(self.root)
-
-    def failure(self):
-        with pytest.raises(book.BookError) as error:
-            self.build()
-        return str(error.value)
+    return TinyCourse(tmp_path)
 
 
 def test_a_cell_that_raises_fails_the_build_again_and_again_until_it_is_mended(course):
@@ -87,29 +40,33 @@ def test_references_to_nothing_fail_the_build_and_each_is_named(course):
     assert "warnings are errors" in last
 
 
-def test_a_chapter_is_executed_again_only_if_something_changed_that_its_cells_depend_on(course, capsys):
+def test_a_build_with_nothing_changed_ends_at_once_and_changed_text_executes_nothing(course, capsys):
     course.write()
     course.build()
-    assert course.executions() == 1
     capsys.readouterr()
     course.build()
     assert capsys.readouterr().out == "The book is up to date.\n"
     course.write(text="Other text.")
-    course.build()
-    assert course.executions() == 1, "text alone changes nothing"
-    (course.root / "mlcourse" / "helper.py").write_text("x = 2\n")
-    course.build()
-    assert course.executions() == 2, "a changed helper module does"
+    page = course.build() / "book" / "index.html"
+    assert "Other text." in page.read_text() and course.executions() == 1
 
 
-@pytest.mark.parametrize("changed", ["mlcourse/helper.py", "data/table.csv", "requirements.lock"])
-def test_what_the_cells_depend_on_is_part_of_the_key_of_their_cache(course, changed):
-    before = book.fingerprint(course.root, book.EXECUTION_INPUTS)
-    course.write(text="The pages themselves are not.")
-    assert book.fingerprint(course.root, book.EXECUTION_INPUTS) == before
+def test_a_page_shows_what_its_cells_give_now_and_how_long_they_took(course):
+    (course.root / "helper.py").write_text("word = 'before'\n")
+    course.write(text="{{ times }}", code="import helper\nhelper.word")
+    page = course.build() / "book" / "index.html"
+    assert "before" in page.read_text() and BeautifulSoup(page.read_text(), "html.parser").select_one(".times td a")
+    (course.root / "helper.py").write_text("word = 'afterwards'\n")
+    course.build()
+    assert "afterwards" in page.read_text()
+
+
+@pytest.mark.parametrize("changed", ["mlcourse/helper.py", "data/table.csv", "requirements.lock", "references.bib"])
+def test_a_build_ends_at_once_only_if_no_source_of_the_site_has_changed(course, changed):
+    before = book.fingerprint(course.root, book.SITE_INPUTS)
     with (course.root / changed).open("a") as file:
-        file.write("2\n")
-    assert book.fingerprint(course.root, book.EXECUTION_INPUTS) != before
+        file.write("% 2\n")
+    assert book.fingerprint(course.root, book.SITE_INPUTS) != before
 
 
 def test_a_port_in_use_is_said_before_anything_is_built(course):

@@ -1,0 +1,154 @@
+"""Executing the chapters: at once, and again only where something changed that a chapter depends on."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mlcourse import book, execution
+from paths import ROOT
+
+CELL = """```{{code-cell}} ipython3
+{code}
+```
+"""
+HEAD = """---
+jupytext: {text_representation: {extension: .md, format_name: myst}}
+kernelspec: {name: python3, display_name: Python 3, language: python}
+---
+# A page
+"""
+
+
+@pytest.fixture
+def course(tmp_path):
+    return Course(tmp_path)
+
+
+class Course:
+    """A course whose pages are the given cells; `execute` returns the names of the pages that were executed."""
+
+    def __init__(self, root):
+        self.root, self.output, self.failed = root, root / "_build", []
+        self.write("_config.yml", "execute: {timeout: 60}")
+        self.write("requirements.lock", "numpy==2")
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def pages(self, **codes):
+        files = "".join(f"- file: book/{name}\n" for name in codes)
+        self.write("_toc.yml", f"format: jb-book\nroot: book/index\nchapters:\n{files}")
+        self.write("book/index.md", "# Not a notebook")
+        for name, code in codes.items():
+            self.write(f"book/{name}.md", HEAD + CELL.format(code=code))
+
+    def execute(self):
+        self.output.mkdir(exist_ok=True)
+        runs = execution.execute_what_changed(self.root, self.output, subprocess.DEVNULL)
+        self.failed = [run for run in runs if run.error]
+        return {run.name.removeprefix("book/") for run in runs}
+
+    def outputs(self, name):
+        return json.loads((self.output / "notebooks" / f"{name}.ipynb").read_text())["cells"][0]["outputs"]
+
+
+MEET = """import pathlib, time
+pathlib.Path("{own}").touch()
+for _ in range(600):
+    if pathlib.Path("{other}").exists():
+        break
+    time.sleep(0.1)
+else:
+    raise TimeoutError("the other page did not run")"""
+
+
+def test_chapters_run_at_the_same_time(course, monkeypatch):
+    monkeypatch.setattr(execution, "cores", lambda: 2)
+    course.pages(one=MEET.format(own="a", other="b"), two=MEET.format(own="b", other="a"))
+    assert course.execute() == {"one", "two"} and not course.failed
+
+
+def test_a_chapter_is_executed_again_if_and_only_if_something_that_it_depends_on_has_changed(course):
+    course.write("data/table.csv", "1")
+    course.write("deep.py", "value = 1")
+    course.write("helper.py", "from deep import value")
+    course.write("unused.py", "")
+    course.pages(reads="print(open('../data/table.csv').read())", imports="import helper\nhelper.value", other="1 + 1")
+    assert course.execute() == {"reads", "imports", "other"}
+    assert course.execute() == set()
+    course.write("data/table.csv", "2")
+    assert course.execute() == {"reads"} and "2" in str(course.outputs("reads"))
+    course.write("deep.py", "value = 3")
+    assert course.execute() == {"imports"} and "3" in str(course.outputs("imports"))
+    course.write("unused.py", "value = 4")
+    course.write("book/other.md", f"{HEAD}Other text.\n\n{CELL.format(code='1 + 1')}")
+    assert course.execute() == set()
+    course.write("book/other.md", HEAD + CELL.format(code="1 + 2"))
+    assert course.execute() == {"other"} and "3" in str(course.outputs("other"))
+    course.write("requirements.lock", "numpy==3")
+    assert course.execute() == {"reads", "imports", "other"}
+
+
+def test_the_result_of_a_chapter_whose_data_changed_while_it_ran_is_not_trusted(course):
+    course.write("data/table.csv", "1")
+    course.pages(page="open('../data/table.csv').read()\nopen('../data/table.csv', 'a').write('2')")
+    course.execute()
+    assert course.execute() == {"page"}
+
+
+def test_a_chapter_that_fails_is_named_with_its_error_and_costs_the_others_nothing(course):
+    course.pages(good="1 + 1", wrong="undefined_name", dead="import os\nos._exit(1)")
+    course.execute()
+    assert {run.name for run in course.failed} == {"book/wrong", "book/dead"}
+    message = book.failures(course.failed)
+    assert "book/wrong: the cell that failed" in message and "name 'undefined_name' is not defined" in message
+    assert "book/dead" in message and "died" in message
+    course.pages(good="1 + 1", wrong="1", dead="2")
+    assert course.execute() == {"wrong", "dead"} and not course.failed
+
+
+def test_a_chapter_that_left_the_book_leaves_its_notebook_too(course):
+    course.pages(one="1", two="2")
+    course.execute()
+    course.pages(one="1")
+    course.execute()
+    assert [path.stem for path in (course.output / "notebooks").iterdir()] == ["one"]
+
+
+def test_every_data_file_is_seen_when_its_loader_reads_it():
+    code = f"""
+from mlcourse import datasets, recorder
+recorder.start()
+for name, load in vars(datasets).items():
+    if name.startswith("load_toy_reg"):
+        load("train"), load("test")
+    elif name.startswith("load_"):
+        load()
+print(recorder.report({str(ROOT)!r}))
+"""
+    seen = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)["files"]
+    files = {f"data/{path.name}" for path in (ROOT / "data").iterdir() if path.suffix != ".md"}
+    assert files <= set(seen) and "mlcourse/datasets.py" in seen
+
+
+def test_a_cold_run_executes_chapters_and_labs_without_a_cache_and_names_what_failed(course, capsys):
+    course.pages(page="1 + 1")
+    course.write("solutions/lab-01-right.md", HEAD + CELL.format(code="2 + 2"))
+    course.write("solutions/lab-02-wrong.md", HEAD + CELL.format(code="undefined_name"))
+    course.execute()
+    with pytest.raises(book.BookError, match=r"source/lab-02-wrong: .*(?s:.*)undefined_name.*(?s:.*)cannot be executed"):
+        book.cold(course.root)
+    table = capsys.readouterr().out
+    assert "book/page " in table and "source/lab-01-right " in table
+    failed = [line.split()[0] for line in table.splitlines() if line.endswith("failed")]
+    assert failed == ["source/lab-02-wrong"]
+
+
+def test_a_cold_run_of_a_lab_that_is_not_well_formed_says_so(course):
+    course.pages(page="1 + 1")
+    with pytest.raises(book.BookError, match="no file lab-"):
+        book.cold(course.root)
