@@ -24,7 +24,7 @@ PYTHON
 else
     $pip --upgrade --upgrade-strategy eager --editable .
 fi
-"$venv/bin/python" -m pip list | grep -iE '^(jupyter-book|jupyterlab|numpy|pandas|geopandas|matplotlib|scikit-learn|nbgrader|nbval) '
+"$venv/bin/python" -m pip list | grep -iE '^(jupyter-book|jupyterlab|numpy|scipy|pandas|geopandas|matplotlib|scikit-learn|nbgrader|nbval|ruff) '
 rm -rf _build
 "$venv/bin/python" -m mlcourse.book build
 "$venv/bin/python" -m pytest tests
