@@ -145,7 +145,7 @@ def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chromiu
     elsewhere, errors = [], []
     page.on("request", lambda request: elsewhere.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(chapter)
+    page.goto(chapter, wait_until="domcontentloaded")  # the script has run then
     figures = page.locator("div.explore")
     assert figures.count()
     for figure_ in figures.all():
@@ -175,7 +175,7 @@ def picture_text_and_sentence(figure_, slider):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(chromium, chapter, theme):
     page = chromium.new_page(viewport={"width": 320, "height": 700}, has_touch=True, color_scheme=theme)
-    page.goto(chapter)
+    page.goto(chapter, wait_until="domcontentloaded")  # the script has run then
     for figure_ in page.locator("div.explore").all():
         slider = figure_.get_by_role("slider").first
         slider.press("Home")
@@ -195,7 +195,7 @@ def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideway
 
 def test_on_paper_there_are_no_sliders(chromium, chapter):
     page = chromium.new_page()
-    page.goto(chapter)
+    page.goto(chapter, wait_until="domcontentloaded")  # the script has run then
     page.emulate_media(media="print")
     for figure_ in page.locator("div.explore").all():
         assert figure_.locator("img").is_visible() and figure_.locator("p").is_visible()
