@@ -4,7 +4,7 @@ PORT := 8000
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help serve book test cold diff-site check-links bench lab labs lock test-versions clean
+.PHONY: help serve book pdf offline test cold diff-site check-links bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -15,6 +15,12 @@ serve: $(READY)  ## build the book and serve it on this machine (PORT=8000)
 
 book: $(READY)  ## build the book into _build/html
 	@$(PYTHON) -m mlcourse.book build
+
+pdf: $(READY)  ## print the whole book into _build/book.pdf
+	@$(PYTHON) -m mlcourse.site.printing pdf
+
+offline: $(READY)  ## pack the site into _build/book-offline.zip, for readers without a network
+	@$(PYTHON) -m mlcourse.site.printing offline
 
 # One thread per worker: a worker for every core is started already, and more threads only wait for one another
 test: export OMP_NUM_THREADS = 1

@@ -1,10 +1,15 @@
+import functools
+import http.server
 import os
 import re
 import shutil
+import threading
 
 import matplotlib
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+from paths import ROOT
 
 matplotlib.use("Agg")
 
@@ -52,3 +57,18 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=path, args=options)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def address():
+    """Where the built site is served."""
+    site = str(ROOT / "_build" / "html")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

@@ -1,9 +1,6 @@
 """The built site: links, other hosts, figures, and what a browser says about each page."""
 
-import functools
-import http.server
 import re
-import threading
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -86,18 +83,6 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 
 
 # --- in a real browser ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def address():
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

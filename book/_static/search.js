@@ -19,3 +19,10 @@ Search._performSearch = (query, ...rest) => {
 
 // A page that was opened from a disk may not read other files: no excerpts there, only titles.
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+// An excerpt is from the text of a page, not from the menus around it.
+Search.htmlToText = (source) => {
+  const article = new DOMParser().parseFromString(source, "text/html").querySelector("article");
+  article.querySelectorAll(".headerlink, script, style").forEach((one) => one.remove());
+  return article.textContent;
+};

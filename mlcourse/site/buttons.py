@@ -15,6 +15,11 @@ from docutils import nodes
 import mlcourse
 from mlcourse.site.start import start_cell
 
+DOWNLOADS = {
+    "download-notebook-button": "Notebook (.ipynb)",
+    "download-source-button": "MyST source (.md)",
+    "download-pdf-button": "Print (.pdf)",
+}
 # After the theme's own, which have 501
 AFTER_THEME = 600
 REPORT = "Page: {page}\nSection: \nVersion: {version}\n\nWhat is wrong, and what did you expect?\n"
@@ -43,13 +48,6 @@ def _change_buttons(app, page, template, context, doctree):
         )
 
 
-DOWNLOADS = {
-    "download-notebook-button": "Notebook (.ipynb)",
-    "download-source-button": "MyST source (.md)",
-    "download-pdf-button": "Print (.pdf)",
-}
-
-
 def _add_start_cell(path, source):
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.insert(0, start_cell(source))
@@ -57,7 +55,7 @@ def _add_start_cell(path, source):
 
 
 def report_address(app, page: str) -> str:
-    """Return the address of a new report on a page; ``book/_static/report.js`` adds the section to it."""
+    """Return the address of a new report on a page; ``book/_static/page.js`` adds the section to it."""
     body = REPORT.format(page=f"{page}.html", version=mlcourse.__version__)
     fields = urlencode({"title": f"Problem on {page}.html", "body": body}, quote_via=quote)
     return f"{_repository(app)}/issues/new?{fields}"
@@ -103,4 +101,4 @@ def connect(app):
     """Let Sphinx change the buttons after the theme made them."""
     app.connect("html-page-context", _change_buttons, priority=AFTER_THEME)
     app.connect("doctree-resolved", _add_lab_links)
-    app.add_js_file("report.js", loading_method="defer")
+    app.add_js_file("page.js", loading_method="defer")

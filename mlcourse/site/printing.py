@@ -69,6 +69,9 @@ def print_book(root: Path = ROOT) -> Path:
         raise BookError("no Chromium was found: on Debian and Ubuntu, type: sudo apt-get install chromium")
     site = build(root)
     target = root / "_build" / "book.pdf"
+    if target.exists() and target.stat().st_mtime > (root / "_build" / "built").stat().st_mtime:
+        print("The PDF is up to date.")
+        return target
     print("Printing the book ...", flush=True)
     with tempfile.TemporaryDirectory(dir=root / "_build") as folder:
         page = Path(folder) / "book.html"
@@ -89,7 +92,7 @@ def pack_site(root: Path = ROOT) -> Path:
     Returns
     -------
     pathlib.Path
-        The archive, ``_build/book-offline.zip``. Unpacked, its ``index.html`` is the first page.
+        The archive, ``_build/book-offline.zip``. Unpacked, ``book/index.html`` leads to the first page.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def pack_site(root: Path = ROOT) -> Path:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(site.rglob("*")):
             if path.is_file() and "reports" not in path.relative_to(site).parts:
-                archive.write(path, Path(root.resolve().name + "-book", path.relative_to(site)))
+                archive.write(path, Path("book", path.relative_to(site)))
     print(f"Written to {target.relative_to(root)}.")
     return target
 
@@ -225,7 +228,7 @@ def _running_title(article):
     """Return the style that prints the title of a page at the head of its sheets."""
     title = article.h1.get_text().strip().replace("\\", r"\\").replace('"', r"\"")
     name = article["id"]
-    return f'@page {name} {{ @top-right {{ content: "{title}" }} }} #{name} {{ page: {name} }}\n'
+    return f'@page {name} {{ @top-right {{ content: "{title}"; font: 9pt sans-serif }} }} #{name} {{ page: {name} }}\n'
 
 
 def _contents(book, article):

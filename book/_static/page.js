@@ -12,3 +12,11 @@ const nameSection = (event) => {
   link.href = address;
 };
 for (const kind of ["pointerdown", "focusin", "click"]) document.addEventListener(kind, nameSection);
+
+/* Paper is white: a page is printed in the light theme, whatever the screen shows. */
+let shown;
+addEventListener("beforeprint", () => {
+  shown = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+});
+addEventListener("afterprint", () => { document.documentElement.dataset.theme = shown; });

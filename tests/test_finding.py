@@ -1,0 +1,117 @@
+"""Finding things: search, the lists of figures and pitfalls, and the links to launch and to report."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+import mlcourse
+from paths import CHAPTERS, LABS, PAGES, ROOT
+
+SITE = ROOT / "_build" / "html"
+REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
+
+
+def page_of(name):
+    return BeautifulSoup((SITE / f"{name}.html").read_text("utf-8"), "html.parser")
+
+
+@pytest.mark.parametrize(
+    "asked, term",
+    [
+        ("ridge", "ridge regression"),
+        ("bootstrap", "bootstrap"),
+        ("precision", "precision of a classifier"),
+        ("decision trees", "decision tree"),
+        ("Bias", "bias"),
+        ("nearest neighbour", "nearest neighbours"),
+    ],
+)
+def test_search_gives_the_definition_of_a_term_first_and_then_pages(chromium, address, asked, term):
+    page = chromium.new_page()
+    page.goto(f"{address}/search.html?q={asked}")
+    page.wait_for_selector(".search-summary:has-text('finished')")
+    first = page.locator("ul.search li").first
+    words, link = first.inner_text(), first.locator("a").get_attribute("href")
+    n_results = page.locator("ul.search li").count()
+    page.close()
+    anchor = urlsplit(link).fragment
+    entry = page_of("book/glossary").find(id=anchor)
+    assert entry.find(string=True).strip() == term
+    definition = " ".join(entry.find_next_sibling("dd").get_text().split())
+    assert words.startswith(f"Glossary > {term}") and definition[:30] in words
+    assert n_results > 1
+
+
+def test_an_excerpt_of_a_page_is_from_its_text(chromium, address):
+    page = chromium.new_page()
+    page.goto(f"{address}/search.html?q=colab")
+    page.wait_for_selector("ul.search p.context")
+    excerpts = page.locator("ul.search p.context").all_inner_texts()
+    page.close()
+    assert not any("Suggest edit" in excerpt for excerpt in excerpts)
+
+
+def test_every_figure_is_listed_with_its_number_caption_and_page():
+    listed = {
+        row.a["href"]: [" ".join(cell.get_text().split()) for cell in row.find_all("td")]
+        for row in page_of("book/lists").select("#figures tbody tr")
+    }
+    for name in PAGES:
+        page = page_of(name)
+        for figure in page.select("figure[id]:has(.caption-number)"):
+            number, caption, title = listed.pop(f"{name.split('/')[1]}.html#{figure['id']}")
+            assert number == figure.select_one(".caption-number").get_text().strip()
+            assert caption == " ".join(figure.select_one(".caption-text").get_text().split())
+            assert title in page.h1.get_text()
+    assert not listed
+
+
+def test_every_pitfall_is_listed_with_its_title_and_page():
+    listed = {row.a["href"]: row.get_text() for row in page_of("book/lists").select("#where-people-go-wrong tbody tr")}
+    for chapter in CHAPTERS:
+        boxes = page_of(f"book/{chapter}").select(".admonition.pitfall")
+        assert boxes
+        for box in boxes:
+            words = listed.pop(f"{chapter}.html#{box['id']}")
+            assert box.select_one(".admonition-title").get_text() in words
+    assert not listed
+
+
+def test_the_launch_buttons_name_files_that_exist_where_they_point():
+    name = urlsplit(REPOSITORY).path
+    for chapter in CHAPTERS:
+        links = [link["href"] for link in page_of(f"book/{chapter}").select(".dropdown-launch-buttons a")]
+        on_binder, on_colab = links
+        assert (ROOT / on_binder.split("?urlpath=lab/tree/")[1]).exists()
+        path = on_colab.split(f"/github{name}/blob/gh-pages/")[1]  # that branch holds the built site
+        assert path.endswith(".ipynb") and (SITE / path).exists()
+    assert (SITE / ".nojekyll").exists()
+
+
+def test_every_lab_can_be_launched_where_its_chapter_presents_it():
+    launched = []
+    for chapter in CHAPTERS:
+        for sentence in page_of(f"book/{chapter}").select(".launch-lab"):
+            paths = [re.search(r"labs/.*\.ipynb", link["href"])[0] for link in sentence.find_all("a")]
+            assert len(paths) == 2 and len(set(paths)) == 1 and (ROOT / paths[0]).exists()
+            launched.append(paths[0].split("/")[1])
+    assert sorted(launched) == LABS
+
+
+def test_a_report_names_page_section_and_version(chromium, address):
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{address}/book/introduction.html")
+    page.locator("#outside-the-data").evaluate("element => element.scrollIntoView()")
+    page.locator(".dropdown-source-buttons > button").press("Enter")
+    page.locator("a.btn-report-button").focus()
+    address_of_report = urlsplit(page.locator("a.btn-report-button").get_attribute("href"))
+    page.close()
+    assert address_of_report.geturl().startswith(f"{REPOSITORY}/issues/new?")
+    fields = parse_qs(address_of_report.query)
+    assert "book/introduction.html" in fields["title"][0]
+    assert re.search(r"^Page: book/introduction.html$", fields["body"][0], re.M)
+    assert re.search(r"^Section: 1\.5\.6\. Outside the data \(#outside-the-data\)$", fields["body"][0], re.M)
+    assert re.search(f"^Version: {re.escape(mlcourse.__version__)}$", fields["body"][0], re.M)

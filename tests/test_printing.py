@@ -1,0 +1,167 @@
+"""The book on paper and without a network: one PDF, one archive, and a page as the browser prints it."""
+
+import zipfile
+
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+from pypdf.generic import IndirectObject
+
+from mlcourse.site import printing
+from paths import PAGES, ROOT
+
+SITE = ROOT / "_build" / "html"
+# What fits between the margins of a sheet, in CSS pixels: A4 less 20 mm above and 22 mm below
+SHEET = (297 - 20 - 22) / 25.4 * 96
+
+
+@pytest.fixture(scope="module")
+def pdf(chromium):
+    return PdfReader(printing.print_book())
+
+
+def flat(outline):
+    for entry in outline:
+        yield from flat(entry) if isinstance(entry, list) else [entry]
+
+
+def titles():
+    for name in PAGES:
+        heading = BeautifulSoup((SITE / f"{name}.html").read_text("utf-8"), "html.parser").select_one("article h1")
+        heading.select_one(".headerlink").decompose()
+        yield heading.get_text().strip()
+
+
+def test_the_outline_of_the_pdf_has_every_page_in_order_and_its_sections(pdf):
+    top = [entry for entry in pdf.outline if not isinstance(entry, list)]
+    assert [entry.title for entry in top] == list(titles())
+    pages = [pdf.get_destination_page_number(entry) for entry in flat(pdf.outline)]
+    assert pages == sorted(pages) and len(pages) > 5 * len(top)
+
+
+def test_the_contents_give_the_page_on_which_each_chapter_begins(pdf):
+    front = "\n".join(pdf.pages[number].extract_text() for number in range(1, 8))
+    for entry in pdf.outline[1:]:
+        if not isinstance(entry, list):
+            page = pdf.get_destination_page_number(entry)
+            assert entry.title in pdf.pages[page].extract_text()
+            assert f"{entry.title}\n{page + 1}" in front or f"{entry.title} {page + 1}" in front, entry.title
+
+
+def test_every_link_of_the_pdf_leads_somewhere(pdf):
+    names = {name.lstrip("/") for name in pdf.named_destinations}
+    links = [link.get_object() for page in pdf.pages for link in page.get("/Annots", [])]
+    inner = [str(link["/Dest"]).lstrip("/") for link in links if "/Dest" in link]
+    outer = [link["/A"]["/URI"] for link in links if "/URI" in link.get("/A", {})]
+    assert len(inner) > 500 and set(inner) <= names
+    assert all(url.startswith(("https://", "http://", "mailto:")) for url in outer)
+
+
+def test_every_sheet_has_its_number_and_text_or_a_picture(pdf):
+    for number, page in enumerate(pdf.pages, start=1):
+        words = page.extract_text().split()
+        assert str(number) in words, f"sheet {number} has no number"
+        assert len(words) > 12 or "/XObject" in page["/Resources"], f"sheet {number} is empty: {words}"
+
+
+def test_every_picture_of_the_pages_is_in_the_pdf(pdf):
+    shown = {image["src"] for image in printing.one_page(ROOT, SITE).select("article img[src$=png]")}
+    drawn = set()
+    for page in pdf.pages:
+        for one in page["/Resources"].get("/XObject", {}).values():
+            if isinstance(one, IndirectObject) and one.get_object().get("/Subtype") == "/Image":
+                drawn.add(one.idnum)
+    assert len(drawn) >= len(shown) > 50
+
+
+def test_nothing_on_paper_is_cut(chromium):
+    """No box is wider than the sheet, and what is kept together is no higher."""
+    folder = ROOT / "_build" / "print-test"
+    folder.mkdir(exist_ok=True)
+    (folder / "book.html").write_text(str(printing.one_page(ROOT, SITE)), encoding="utf-8")
+    page = chromium.new_page(viewport={"width": printing.PRINTED_WIDTH, "height": 900})
+    page.set_default_timeout(0)
+    page.emulate_media(media="print")
+    page.goto((folder / "book.html").as_uri())
+    page.evaluate(printing.TYPESET)
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll("article :not(mjx-container *)")]
+          .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+          .map((one) => `${one.closest("article").id}: <${one.tagName} ${one.className}> ${one.textContent.slice(0, 60)}`)"""
+    )
+    high = page.evaluate(
+        """(sheet) => [...document.querySelectorAll("article *")]
+          .filter((one) => getComputedStyle(one).breakInside === "avoid" && one.getBoundingClientRect().height > sheet)
+          .map((one) => `${one.closest("article").id}: <${one.tagName} ${one.className}>`)""",
+        SHEET,
+    )
+    raw = page.locator("mjx-merror").count()
+    page.close()
+    assert not wide and not high, "\n".join([*wide, *high])
+    assert not raw
+
+
+def test_the_solutions_are_printed_behind_their_chapter_and_every_exercise_leads_to_its_own():
+    book = printing.one_page(ROOT, SITE)
+    assert book.select(".exercise") and not book.select("details:not([open])")
+    for exercise in book.select(".exercise"):
+        (link,) = exercise.select(".print-to-solution a")
+        solution = book.find(id=link["href"].removeprefix("#"))
+        assert solution.find_parent("section")["class"] == ["print-solutions"]
+        assert solution.find_parent("article") is exercise.find_parent("article")
+
+
+def test_a_page_is_printed_dark_on_white_even_from_the_dark_theme(chromium, address):
+    page = chromium.new_page(color_scheme="dark")
+    page.goto(f"{address}/book/introduction.html")
+    page.evaluate(
+        """addEventListener("beforeprint", () => {
+          const style = getComputedStyle(document.querySelector("article p"));
+          window.printed = style.color;
+        })"""
+    )
+    page.pdf()
+    printed = page.evaluate("window.printed.match(/\\\\d+/g).map(Number)")
+    after = page.evaluate("document.documentElement.dataset.theme")
+    page.close()
+    assert max(printed[:3]) < 90 and after == "dark"
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("offline")
+    with zipfile.ZipFile(printing.pack_site()) as archive:
+        archive.extractall(folder)
+    return (folder / "book").as_uri()
+
+
+@pytest.mark.parametrize("name", ["book/index", "book/linear-models", "book/lists"])
+def test_the_unpacked_archive_can_be_read_from_a_disk(chromium, unpacked, name):
+    page = chromium.new_page()
+    requests, errors = [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{unpacked}/{name}.html")
+    page.wait_for_load_state("networkidle")
+    if page.locator(".math").count():
+        page.wait_for_selector("mjx-container")
+    broken = page.evaluate("[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)")
+    page.close()
+    assert not [url for url in requests if not url.startswith((unpacked, "data:"))]
+    assert not errors and not broken
+
+
+def test_the_first_page_of_the_archive_leads_to_the_book_and_its_search_works(chromium, unpacked):
+    page = chromium.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{unpacked}/index.html")
+    page.wait_for_url("**/book/index.html")
+    page.goto(f"{unpacked}/search.html?q=ridge")
+    page.wait_for_selector(".search-summary:has-text('finished')")
+    words = page.locator("ul.search li").all_inner_texts()
+    page.locator("ul.search li a").first.click()
+    page.wait_for_url("**/glossary.html#term-ridge-regression")
+    page.close()
+    assert words[0].startswith("Glossary > ridge regression") and len(words) > 3 and not errors
