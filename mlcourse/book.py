@@ -99,7 +99,7 @@ def build(root: Path = ROOT) -> Path:
         raise BookError(_what_failed(root, log))
     read = sorted({name for run in execution.read_runs(output).values() for name in run["files"]})
     stamp.write_text(json.dumps({"site": before, "read": read, "files": fingerprint(root, read)}))
-    print(f"Built in {time.perf_counter() - started:.0f} s.", _beside_the_limit(runs) if runs else "No cell was executed.")
+    print(f"Built in {_time_beside_the_limit(started, runs)}")
     return site
 
 
@@ -117,11 +117,14 @@ def _execution():
     return importlib.import_module("mlcourse.execution")
 
 
-def _beside_the_limit(runs):
-    execution = _execution()
+def _time_beside_the_limit(started, runs):
+    execution, seconds = _execution(), f"{time.perf_counter() - started:.0f} s"
+    if not runs:
+        return f"{seconds}; no cell had to be executed."
+    executed = "1 notebook was" if len(runs) == 1 else f"{len(runs)} notebooks were"
     return (
-        f"{len(runs)} executed; the limit for that is {execution.limit(runs):.0f} s, the CPU time of their cells "
-        f"divided by the {execution.cores()} cores."
+        f"{seconds}; the limit is {execution.limit(runs):.0f} s: {executed} executed, and that is the CPU time of "
+        f"their cells divided by the {execution.cores()} cores."
     )
 
 
@@ -209,14 +212,14 @@ def cold(root: Path = ROOT) -> None:
         except GradingError as error:
             raise BookError(str(error)) from None
     print(execution.table(runs))
-    print(f"All of them in {time.perf_counter() - started:.0f} s.", _beside_the_limit(runs))
+    print(f"All of them in {_time_beside_the_limit(started, runs)}")
     if any(run.error for run in runs):
         raise BookError(f"{failures(runs)}\na notebook cannot be executed, see above")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Do what the command line says."""
-    parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build the book, serve it, or time it.")
+    parser = argparse.ArgumentParser(prog="python -m mlcourse.book", description="Build, serve or time the book.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the site into _build/html")
     commands.add_parser("serve", help="build the site and serve it").add_argument("--port", type=int, default=8000)

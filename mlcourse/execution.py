@@ -1,11 +1,12 @@
 """Execute the chapters in parallel before Sphinx reads them, and only those whose results may have changed.
 
-The results go into the cache from which MyST-NB reads them. It knows a notebook by its code. Beside each result it keeps
+The results go into the cache from which MyST-NB reads them, which knows a notebook by its code. Beside each result stand
 the files that the cells read and their hashes, so that a chapter is executed again if one of these files has changed.
 """
 
 import ast
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -22,13 +23,13 @@ import yaml
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from myst_nb.core.config import NbParserConfig
-from myst_nb.core.read import create_nb_reader
+from myst_nb.core.read import MystMetadataParsingError, create_nb_reader
 from myst_parser.config.main import MdParserConfig
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat import read as read_notebook
 from nbformat import write as write_notebook
-from sphinx_external_toc.parsing import parse_toc_yaml
+from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
 
 from mlcourse.grading.labs import write_sources
 
@@ -71,14 +72,19 @@ def settings(root: Path) -> dict:
 
 
 def chapters(root: Path) -> list[Run]:
-    """Return the pages of the book that have cells, not executed, in the order of the contents."""
+    """Return the pages of the book that have cells, not executed, in the order of the contents.
+
+    What cannot be read is left out: Sphinx comes across it too, and says what is wrong.
+    """
     extensions = settings(root).get("parse", {}).get("myst_enable_extensions", [])
     markdown, found = MdParserConfig(enable_extensions=extensions), []
-    for name in parse_toc_yaml(root / "_toc.yml"):
-        path = root / f"{name}.md"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if reader := create_nb_reader(str(path), markdown, NbParserConfig(), text):
-            found.append(Run(name, reader.read(text), path.parent))
+    with contextlib.suppress(MalformedError):
+        for name in parse_toc_yaml(root / "_toc.yml"):
+            path = root / f"{name}.md"
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            with contextlib.suppress(MystMetadataParsingError):
+                if reader := create_nb_reader(str(path), markdown, NbParserConfig(), text):
+                    found.append(Run(name, reader.read(text), path.parent))
     return found
 
 

@@ -79,7 +79,9 @@ def _commit(revision, root):
     command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if result.returncode or not revision:
-        raise BookError(f"there is no revision {revision!r}: name a commit, branch or tag, as in make diff-site REV=HEAD~1")
+        raise BookError(
+            f"there is no revision {revision!r}: name a commit, branch or tag, as in make diff-site REV=HEAD~1"
+        )
     return result.stdout.strip()
 
 

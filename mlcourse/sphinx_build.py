@@ -59,6 +59,7 @@ def _page(env, name):
 
 
 def setup(app):
+    """Connect all this to Sphinx."""
     output = Path(app.outdir).parent
 
     def read(app, name, source):

@@ -43,7 +43,7 @@ def sites(tmp_path):
     [
         ("<p>The error is 0.16.</p>", "<p>The <b>mean</b> error was 0.16.</p>"),
         ("<p>Words.</p>", "<p>Other words.</p><p>And more.</p>"),
-        ("<p>As <a class='reference internal'>Fig. 3</a> shows.</p>", "<p><a class='reference internal'>Fig. 4</a></p>"),
+        ("<p>See <a class='reference internal'>Fig. 3</a>.</p>", "<p><a class='reference internal'>Fig. 4</a></p>"),
         ("<div class='cell_input'>fit(3)</div>", "<div class='cell_input'>fit(degree=3, n=4)</div>"),
         ("<div class='times'><p>7.5 s</p></div>", "<div class='times'><p>8.1 s</p></div>"),
         ("<div class='cell_output'><pre>a  1\n</pre></div>", "<div class='cell_output'><pre>a 1</pre></div>"),
