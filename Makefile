@@ -29,8 +29,8 @@ test: $(READY)  ## run every check
 bench: $(READY)  ## measure how fast a class is graded, beside plain nbgrader
 	@$(PYTHON) tests/bench.py
 
-lab: $(READY)  ## open JupyterLab on the labs
-	@cd labs && ../$(PYTHON) -m jupyterlab
+lab: $(READY)  ## open JupyterLab on the labs (OPTIONS="--no-browser")
+	@$(PYTHON) -m mlcourse.cli lab $(OPTIONS)
 
 labs: $(READY)  ## regenerate labs/ from solutions/
 	@$(PYTHON) -m mlcourse.grading.labs
