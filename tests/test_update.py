@@ -146,6 +146,17 @@ def test_an_answer_to_an_exercise_that_is_gone_stays_as_the_students_own_cell(co
     assert not kept.metadata
 
 
+def test_an_answer_to_an_exercise_that_became_a_given_cell_stays_below_it(copy_of_course, tmp_path):
+    new = next_version()
+    cell_of(new, "mean-squared-error").metadata.nbgrader.update(solution=False, locked=True)
+    save(stamped(new), tmp_path / "new")
+    assert update(tmp_path / "new") == 0
+    after = nbformat.read(copy_of_course / "labs" / LAB / f"{LAB}.ipynb", as_version=4)
+    place = after.cells.index(cell_of(after, "mean-squared-error"))
+    assert after.cells[place].source == cell_of(new, "mean-squared-error").source
+    assert after.cells[place + 1].source == ANSWER and not after.cells[place + 1].metadata
+
+
 def test_of_two_answers_to_an_exercise_the_last_counts_and_both_stay(copy_of_course, tmp_path):
     mine = solved()
     again = copy.deepcopy(cell_of(mine, "mean-squared-error"))
@@ -179,7 +190,11 @@ def random_release(draw):
         role = {"solution": True, "locked": False, "grade": False}
         for name, role, text in [
             (f"exercise-{number}", role, f"# write {number}{version}"),
-            (f"exercise-{number}-1", {"solution": False, "locked": True, "grade": True, "points": 1}, f"# test {number}"),
+            (
+                f"exercise-{number}-1",
+                {"solution": False, "locked": True, "grade": True, "points": 1},
+                f"# test {number}",
+            ),
         ]:
             metadata = {"nbgrader": {"schema_version": 3, "cell_type": "code", "task": False, "grade_id": name, **role}}
             cells.append(nbformat.v4.new_code_cell(text + draw.choice(["", " new"]), metadata=metadata))

@@ -209,7 +209,7 @@ def _key(cell):
 
 
 def _sort_out(cells, known, lab):
-    """Tell the given cells, by their key and in their order, from the student's own, each with the given ones before it."""
+    """Tell the given cells, by their key, from the student's own, each with the number of given ones before it."""
     chosen = {}
     for number, cell in enumerate(cells):
         key = _key(cell)
@@ -225,8 +225,6 @@ def _sort_out(cells, known, lab):
             own.append((len(given), _without_role(cell)))
             if number == chosen[key] and is_solution(cell):
                 lab.removed.append(grade_id(cell))
-        elif not grade_id(cell):
-            own.append((len(given), cell))
     return given, own
 
 
@@ -297,7 +295,7 @@ def _with_identifiers(cells):
 
 
 def back_up(merged):
-    """Copy what will be replaced into a folder beside it, and return the name of that folder, None if there is nothing."""
+    """Copy what will be replaced into a folder beside it, and return the name of that folder, None if there is none."""
     replaced = [lab.path for lab in merged if not lab.new]
     if not replaced:
         return None
@@ -336,8 +334,8 @@ def _update_by_git(root):
         theirs = _git(root, "rev-parse", "--abbrev-ref", "@{upstream}")
     except StudentError:
         raise StudentError(
-            "your branch follows no branch of the course: type `git branch --set-upstream-to=origin/main`, and then the "
-            "same again"
+            "your branch follows no branch of the course: type `git branch --set-upstream-to=origin/main`, and then "
+            "the same again"
         ) from None
     _git(root, "fetch", "--quiet")
     base = _git(root, "merge-base", "HEAD", theirs)
