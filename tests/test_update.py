@@ -52,7 +52,7 @@ def solved(name=LAB):
 
 
 def next_version(name=LAB, given=()):
-    """Return a new version of the lab: another opening, a mended test, and the exercises `given` given in another way."""
+    """Return a new version of the lab: another opening, a mended test, and other given text in some exercises."""
     notebook = released(name)
     notebook.cells[0].source += "\n\nNew this term: a word on units."
     test = next(cell for cell in notebook.cells if grade_id(cell) and cell.metadata.nbgrader.locked)
@@ -187,9 +187,9 @@ def random_release(draw):
     cells = []
     for number in draw.sample(range(8), draw.randint(3, 8)):
         version = draw.choice("ab")
-        role = {"solution": True, "locked": False, "grade": False}
+        answer = {"solution": True, "locked": False, "grade": False}
         for name, role, text in [
-            (f"exercise-{number}", role, f"# write {number}{version}"),
+            (f"exercise-{number}", answer, f"# write {number}{version}"),
             (
                 f"exercise-{number}-1",
                 {"solution": False, "locked": True, "grade": True, "points": 1},
@@ -283,7 +283,8 @@ BROKEN = {
     "no notebook": b"[1, 2]",
     "cells of text": b'{"nbformat": 4, "metadata": {}, "cells": ["print(1)"]}',
     "an old format": b'{"nbformat": 3, "metadata": {}, "worksheets": []}',
-    "half a character": b'{"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "metadata": {}, "source": "\\ud800"}]}',
+    "half a character": b'{"nbformat": 4, "metadata": {}, "cells": '
+    b'[{"cell_type": "code", "metadata": {}, "source": "\\ud800"}]}',
     "strange points": b'{"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": "", "metadata": '
     b'{"nbgrader": {"grade_id": "a", "grade": true, "points": []}}}]}',
 }

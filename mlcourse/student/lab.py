@@ -1,7 +1,12 @@
 """Open JupyterLab on the labs, with a page that says which one comes next.
 
-The page, ``labs/start.md``, is written from the student's own notebooks as they were saved last: when JupyterLab starts,
-and again whenever it saves a lab. The settings in the folder ``jupyter`` beside this file hold for that JupyterLab alone.
+The page, ``labs/start.md``, is written from the student's own notebooks as they were saved last: when JupyterLab
+starts, and again whenever it saves a lab. The settings in the folder ``jupyter`` beside this file hold for that
+JupyterLab alone: the start page comes first, texts are shown and not edited, of nbgrader there is just the button
+Validate, and nothing is fetched from another host.
+
+The labs' texts are plain CommonMark with equations, which JupyterLab shows by itself. MyST directives would need
+jupyterlab_myst, whose last release, 2.7.0, is refused by the JupyterLab of today.
 """
 
 import os
@@ -15,6 +20,23 @@ from mlcourse.student.notebooks import LAB_NAME, as_given, grader, has_passed, i
 
 SETTINGS = Path(__file__).parent / "jupyter"
 PAGE = "start.md"
+START = """# Your labs
+
+{next}
+
+{unreadable}| | Lab | Minutes | You practise | Before you start |
+|---|---|---|---|---|
+{rows}
+
+**How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below it. A \
+check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and lists the \
+checks that fail.
+
+**In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
+`{doctor}` says what is wrong with your installation.
+
+*This page is written anew whenever you save a lab: close it and open it again from the list of files.*
+"""
 
 
 @dataclass
@@ -151,27 +173,12 @@ def make_page(labs):
     rows = [
         f"| {_state(lab, following)} | {_link(lab)} | {lab.minutes} | {lab.objectives} | {lab.before} |" for lab in labs
     ]
-    return "\n".join(
-        [
-            "# Your labs",
-            "",
-            _next(following),
-            "",
-            *(f"- {sentence}\n" for sentence in unreadable),
-            "| | Lab | Minutes | You practise | Before you start |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
-            "**How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks "
-            "below it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of "
-            "it and lists the checks that fail.",
-            "",
-            f"**In a terminal**, in the folder of the course: `{command('update')}` fetches new versions of the labs and keeps "
-            f"your answers; `{command('doctor')}` says what is wrong with your installation.",
-            "",
-            "*This page is written anew whenever you save a lab: close it and open it again from the list of files.*",
-            "",
-        ]
+    return START.format(
+        next=_next(following),
+        unreadable="".join(f"- {sentence}\n\n" for sentence in unreadable),
+        rows="\n".join(rows),
+        update=command("update"),
+        doctor=command("doctor"),
     )
 
 

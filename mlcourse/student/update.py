@@ -30,8 +30,8 @@ from mlcourse.student.notebooks import (
     to_text,
 )
 
-NOTE = """**`mlcourse update`:** exercise `{name}` has changed, and you had answered it already. The next cell holds your \
-answer, as you left it. This is what is given now:
+NOTE = """**`mlcourse update`:** exercise `{name}` has changed, and you had answered it already. The next cell holds \
+your answer, as you left it. This is what is given now:
 
 {fence}{language}
 {given}
