@@ -68,9 +68,13 @@ class Student:
         self.page.keyboard.press("Escape")
         number = [grade_id(cell) for cell in self.cells].index(name)
         active = self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
-        while (at := int(active.get_attribute("data-windowed-list-index"))) != number:
-            self.page.keyboard.press("ArrowDown" if at < number else "ArrowUp")
-        return active
+        for _ in range(10):
+            steps = number - int(active.get_attribute("data-windowed-list-index"))
+            if not steps:
+                return active
+            for _ in range(abs(steps)):
+                self.page.keyboard.press("ArrowDown" if steps > 0 else "ArrowUp")
+        raise TimeoutError(f"the cursor did not come to {name}")
 
     def answer(self, name, text):
         cell = self.go_to(name)
@@ -126,7 +130,8 @@ class Student:
 def page(chromium, address):
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     page.foreign = []
-    page.on("request", lambda one: None if one.url.startswith((address, "data:", "blob:")) else page.foreign.append(one.url))
+    own = (address, "data:", "blob:")
+    page.on("request", lambda one: one.url.startswith(own) or page.foreign.append(one.url))
     page.goto(address)
     yield page
     page.close()
@@ -150,11 +155,6 @@ def test_the_start_page_names_the_first_lab_and_nothing_is_in_the_way(page):
 
 
 def test_texts_and_equations_are_shown_and_not_their_source(student):
-    shown = []
-    for cell in student.cells:
-        if cell.cell_type == "markdown" and "$" in cell.source:
-            shown.append(cell)
-    assert shown
     student.page.wait_for_selector("mjx-container")
     for text in student.page.locator(".jp-MarkdownOutput:visible").all_inner_texts():
         assert "$" not in text and ":::" not in text and "|---" not in text
