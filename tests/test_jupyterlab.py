@@ -1,4 +1,4 @@
-"""JupyterLab in a browser, as a student uses it: `make lab`, run it all, answer wrongly, read the hint, answer, Validate."""
+"""JupyterLab in a browser, as a student uses it: `make lab`, run it all, a wrong answer, its hint, right ones, Validate."""
 
 import os
 import shutil
@@ -123,6 +123,7 @@ class Student:
         said = " ".join(dialog.inner_text().split())
         dialog.locator("button").last.click()
         dialog.wait_for(state="detached")
+        self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .jp-InputPrompt").click()  # the dialog took the focus
         return said
 
 

@@ -28,9 +28,9 @@ START = """# Your labs
 |---|---|---|---|---|
 {rows}
 
-**How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below it. A \
-check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and lists the \
-checks that fail.
+**How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below \
+it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and lists \
+the checks that fail.
 
 **In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
 `{doctor}` says what is wrong with your installation.
