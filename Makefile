@@ -45,8 +45,8 @@ diff-site: $(READY)  ## list the numbers and figures that differ from an earlier
 bench: $(READY)  ## measure how fast a class is graded, beside plain nbgrader
 	@$(PYTHON) tests/bench.py
 
-lab: $(READY)  ## open JupyterLab on the labs
-	@cd labs && ../$(PYTHON) -m jupyterlab
+lab: $(READY)  ## open JupyterLab on the labs (OPTIONS="--no-browser")
+	@$(PYTHON) -m mlcourse.cli lab $(OPTIONS)
 
 labs: $(READY)  ## regenerate labs/ from solutions/
 	@$(PYTHON) -m mlcourse.grading.labs

@@ -1,15 +1,13 @@
 """The formgrader in a browser, as an instructor uses it: grade by its button, mark a written answer, see the total."""
 
-import json
 import os
 import subprocess
 import sys
-import time
-import urllib.request
 
 import pytest
 
 from course import Lab, make_course
+from servers import served
 
 LAB = "lab-01-toy-regression"
 STUDENT = "perfect"
@@ -38,20 +36,6 @@ def address(lab):
     finally:
         server.terminate()
         server.wait()
-
-
-def served(runtime, server, log):
-    for _ in range(600):
-        for path in runtime.glob("jpserver-*.json"):
-            url = json.loads(path.read_text())["url"].rstrip("/")
-            try:
-                urllib.request.urlopen(url).close()
-                return url
-            except OSError:
-                pass
-        assert server.poll() is None, log.read_text()
-        time.sleep(0.1)
-    raise TimeoutError(log.read_text())
 
 
 def test_an_instructor_grades_by_the_button_and_marks_by_hand(lab, address, chromium):

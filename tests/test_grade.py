@@ -13,7 +13,7 @@ from distributed import LocalCluster
 
 from course import Lab, make_course
 from mlcourse.grading import GradingError
-from mlcourse.grading.cli import main
+from mlcourse.cli import main
 from mlcourse.grading.grade import grade_class, gradebook_of
 from mlcourse.grading.labs import nbgrader_config, release
 from paths import ROOT
@@ -96,7 +96,7 @@ def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, 
     path = course / "submitted" / "wrong" / LAB / f"{LAB}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     nbformat.write(nbformat.from_dict({**notebook, "cells": [*notebook.cells, slow]}), path)
-    command = [sys.executable, "-m", "mlcourse.grading.cli", "grade", LAB, "--workers", "1"]
+    command = [sys.executable, "-m", "mlcourse.cli", "grade", LAB, "--workers", "1"]
     run = subprocess.Popen(command, cwd=course, stderr=subprocess.PIPE, text=True)
     for _ in range(600):
         if (course / "autograded" / "script").exists() or (course / "autograded" / "released").exists():

@@ -1,4 +1,4 @@
-"""The instructor's command line: ``mlcourse COMMAND ...``, typed in the folder of the course."""
+"""The instructors' commands of ``mlcourse`` (see `mlcourse.cli`), typed in the folder of the course."""
 
 import argparse
 import sys
@@ -6,56 +6,35 @@ from pathlib import Path
 
 from mlcourse.grading import GradingError
 
-EPILOG = """
-A lab's way through a term:
-  mlcourse release lab-01-toy-regression             make the students' notebook
-  mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
-  mlcourse grade lab-01-toy-regression               grade it
-  mlcourse report lab-01-toy-regression              see how the class did
-  jupyter lab                                        mark the written answers in the formgrader
-  mlcourse feedback lab-01-toy-regression            write a page for each student
-  mlcourse export                                    write the grades as a table
 
-Exit codes: 0 done; 1 not done, with a message that says why; 2 the command was not understood; 130 stopped by Ctrl-C.
-"""
+def add_commands(command):
+    """Add the instructors' commands.
 
+    Parameters
+    ----------
+    command : callable
+        Adds one: ``command(name, run, says, example)`` returns its parser.
+    """
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run one command and exit with its code."""
-    options = make_parser().parse_args(arguments)
-    options.root = Path.cwd()
-    try:
-        if not (options.root / "nbgrader_config.py").exists():
-            raise GradingError(f"{options.root} is not the folder of the course: there is no nbgrader_config.py in it")
-        sys.exit(options.run(options) or 0)
-    except GradingError as error:
-        sys.exit(f"Error: {error}")
-    except KeyboardInterrupt:
-        print("\nStopped. What was done is kept: type the same command again to go on.", file=sys.stderr)
-        sys.exit(130)
+    def in_course(run):
+        def checked(options):
+            options.root = Path.cwd()
+            if not (options.root / "nbgrader_config.py").exists():
+                raise GradingError(
+                    f"{options.root} is not the folder of the course: there is no nbgrader_config.py in it"
+                )
+            return run(options)
 
+        return checked
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="mlcourse",
-        description="Release, collect and grade the labs of the course.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    def for_lab(name, run, says, example):
+        one = command(name, in_course(run), says, example)
+        one.add_argument("lab", metavar="LAB", help="the name of the lab, for instance lab-01-toy-regression")
+        return one
 
-    def command(name, run, says, example, lab=True):
-        words = {"help": says, "description": f"{says[0].upper()}{says[1:]}.", "epilog": f"Example: {example}"}
-        command = commands.add_parser(name, **words)
-        command.set_defaults(run=run)
-        if lab:
-            command.add_argument("lab", metavar="LAB", help="the name of the lab, for instance lab-01-toy-regression")
-        return command
+    for_lab("release", release, "make the students' notebook of a lab", "mlcourse release lab-01-toy-regression")
 
-    command("release", release, "make the students' notebook of a lab", "mlcourse release lab-01-toy-regression")
-
-    one = command(
+    one = for_lab(
         "collect",
         collect,
         "put what students handed in where it is graded",
@@ -68,16 +47,16 @@ def make_parser() -> argparse.ArgumentParser:
         ("grade", grade, "grade what students handed in"),
         ("regrade", regrade, "grade again after a test was changed, and say whose marks move and why"),
     ]:
-        one = command(name, run, says, example.replace("grade", name, 1))
+        one = for_lab(name, run, says, example.replace("grade", name, 1))
         one.add_argument("--workers", type=whole_number, metavar="N", help="how many at a time (default: one per core)")
         one.add_argument("--again", action="store_true", help="run also what has been run before")
         one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
-    command("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
-    command("feedback", feedback, "write a page for each student", "mlcourse feedback lab-01-toy-regression")
+    for_lab("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
+    for_lab("feedback", feedback, "write a page for each student", "mlcourse feedback lab-01-toy-regression")
 
-    one = command("export", export, "write the grades as a table", "mlcourse export --style moodle", lab=False)
+    one = command("export", in_course(export), "write the grades as a table", "mlcourse export --style moodle")
     one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
     styles = ["spreadsheet", "moodle", "canvas"]
     one.add_argument("--style", choices=styles, default=styles[0], help="for what the table is (default: %(default)s)")
@@ -86,13 +65,12 @@ def make_parser() -> argparse.ArgumentParser:
     one.add_argument("--to", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
     one.add_argument("--unfinished", action="store_true", help="also while written answers wait to be marked")
 
-    command(
+    for_lab(
         "audit",
         audit,
         "try the right, wrong and mutated answers on the tests of a lab, and write a page",
         "mlcourse audit lab-01-toy-regression",
     )
-    return parser
 
 
 def whole_number(text):
@@ -221,7 +199,3 @@ def show_progress(done, of):
     if sys.stderr.isatty():
         bar = "=" * (40 * done // of)
         print(f"\r[{bar:<40}] {done} of {of}", end="\n" if done == of else "", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    main()

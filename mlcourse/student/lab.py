@@ -1,0 +1,217 @@
+"""Open JupyterLab on the labs, with a page that says which one comes next.
+
+The page, ``labs/start.md``, is written from the student's own notebooks as they were saved last: when JupyterLab
+starts, and again whenever it saves a lab. The settings in the folder ``jupyter`` beside this file hold for that
+JupyterLab alone: the start page comes first, texts are shown and not edited, of nbgrader there is just the button
+Validate, and nothing is fetched from another host.
+
+The labs' texts are plain CommonMark with equations, which JupyterLab shows by itself. MyST directives would need
+jupyterlab_myst, whose last release, 2.7.0, is refused by the JupyterLab of today.
+"""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlcourse.student import StudentError
+from mlcourse.student.notebooks import LAB_NAME, as_given, grader, has_passed, is_solution, is_test, read
+
+SETTINGS = Path(__file__).parent / "jupyter"
+PAGE = "start.md"
+START = """# Your labs
+
+{next}
+
+{unreadable}| | Lab | Minutes | You practise | Before you start |
+|---|---|---|---|---|
+{rows}
+
+**How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below \
+it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and lists \
+the checks that fail.
+
+**In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
+`{doctor}` says what is wrong with your installation.
+
+*This page is written anew whenever you save a lab: close it and open it again from the list of files.*
+"""
+
+
+@dataclass
+class Progress:
+    """A lab, and how far a student has come in it.
+
+    Attributes
+    ----------
+    name, title, minutes, points, objectives, before : str
+        What the lab's opening says; the title with the number, `before` what to read first.
+    answered, exercises : int
+        Answers that the student wrote, and how many there are to write.
+    passed, checks : int
+        Check cells that passed when they were run last, and how many there are.
+    """
+
+    name: str
+    title: str
+    minutes: str
+    points: str
+    objectives: str
+    before: str
+    answered: int
+    exercises: int
+    passed: int
+    checks: int
+
+    @property
+    def done(self):
+        return self.answered == self.exercises and self.passed == self.checks
+
+
+def open_lab(root, options):
+    """Write the start page, and run JupyterLab in the place of this process.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    options : list of str
+        Options of JupyterLab, for instance ``["--no-browser"]``.
+
+    Raises
+    ------
+    StudentError
+        If the page cannot be written.
+    """
+    write_page(root / "labs")
+    paths = [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    environment = {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, "-m", "jupyterlab", *options]
+    if os.name == "nt":  # there, a process that replaces itself lets go of the terminal
+        import subprocess
+
+        sys.exit(subprocess.run(command, cwd=root / "labs", env=environment, check=False).returncode)
+    os.chdir(root / "labs")
+    os.execve(sys.executable, command, environment)
+
+
+def after_saving(model, os_path, **_):
+    """Write the start page anew when JupyterLab has saved a lab; never keep it from saving."""
+    path = Path(os_path)
+    if model["type"] == "notebook" and re.fullmatch(LAB_NAME, path.stem) and path.parent.name == path.stem:
+        try:
+            write_page(path.parent.parent)
+        except StudentError as error:
+            print(f"The start page could not be written: {error}", file=sys.stderr)
+
+
+def write_page(labs):
+    """Write the start page of a folder of labs.
+
+    Raises
+    ------
+    StudentError
+        If there is no lab, or the folder cannot be written to.
+    """
+    notebooks = [
+        path / f"{path.name}.ipynb" for path in sorted(labs.glob("lab-*/")) if re.fullmatch(LAB_NAME, path.name)
+    ]
+    page = make_page([read_progress(path) for path in notebooks if path.exists()])
+    try:
+        (labs / PAGE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StudentError(f"{labs / PAGE} cannot be written ({error.strerror}): see `mlcourse doctor`") from None
+
+
+def read_progress(path):
+    """Return what a student's notebook says of itself; of one that cannot be read, its name and the reason.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The notebook.
+
+    Returns
+    -------
+    Progress or str
+    """
+    try:
+        cells = read(path)["cells"]
+    except StudentError as error:
+        return f"`{path.name}`: {str(error).removeprefix(f'{path} ')}: `mlcourse update` tells what to do"
+    opening = "\n".join(cell["source"] for cell in cells[:5])
+    title = re.search(r"^# (Lab \d+ · .+)$", opening, re.M)
+    facts = {key: value for key, value in re.findall(r"^\| \*\*(.+?)\*\* \| (.*?) *\|$", opening, re.M)}
+    solutions = [cell for cell in cells if is_solution(cell)]
+    checks = [cell for cell in cells if is_test(cell)]
+    return Progress(
+        name=path.stem,
+        title=title[1] if title else path.stem,
+        minutes=next(iter(re.findall(r"\d+", facts.get("Time", ""))), "?"),
+        points=str(sum(grader(cell).get("points", 0) for cell in cells if grader(cell).get("grade"))),
+        objectives=facts.get("Objectives", ""),
+        before=facts.get("Before you start", ""),
+        answered=sum(not as_given(cell) for cell in solutions),
+        exercises=len(solutions),
+        passed=sum(has_passed(cell) for cell in checks),
+        checks=len(checks),
+    )
+
+
+def make_page(labs):
+    """Return the start page, in the Markdown that JupyterLab shows.
+
+    Parameters
+    ----------
+    labs : list of Progress or str
+        The labs in their order, as `read_progress` returns them.
+    """
+    unreadable = [lab for lab in labs if isinstance(lab, str)]
+    labs = [lab for lab in labs if not isinstance(lab, str)]
+    following = next((lab for lab in labs if not lab.done), None)
+    rows = [
+        f"| {_state(lab, following)} | {_link(lab)} | {lab.minutes} | {lab.objectives} | {lab.before} |" for lab in labs
+    ]
+    return START.format(
+        next=_next(following),
+        unreadable="".join(f"- {sentence}\n\n" for sentence in unreadable),
+        rows="\n".join(rows),
+        update=command("update"),
+        doctor=command("doctor"),
+    )
+
+
+def command(name):
+    """Return what a student types in the folder of the course to run a command of it."""
+    folder = Path(sys.executable).parent
+    root = Path(__file__).resolve().parents[2]
+    if str(folder) in os.environ.get("PATH", "").split(os.pathsep) or not folder.is_relative_to(root):
+        return f"mlcourse {name}"
+    return f"{folder.relative_to(root) / 'mlcourse'} {name}"
+
+
+def _next(lab):
+    if lab is None:
+        return "**All labs are done.** Restart each and run it all once more before you hand it in."
+    text = f"**Next: {_link(lab)}**, about {lab.minutes} minutes, {lab.points} points."
+    if lab.answered:
+        left = lab.exercises - lab.answered
+        to_write = "no answer is left to write" if not left else f"{left} of {lab.exercises} answers are left to write"
+        return (
+            f"{text} You have begun: {to_write}, and {lab.checks - lab.passed} of {lab.checks} checks do not pass yet."
+        )
+    return f"{text} Before you start, {lab.before}." if lab.before else text
+
+
+def _state(lab, following):
+    if lab.done:
+        return "✓\u00a0done"
+    mark = "→\u00a0next" if lab is following else ""
+    if lab.answered:
+        return f"{mark} {lab.passed} of {lab.checks} checks pass".strip()
+    return mark
+
+
+def _link(lab):
+    return f"[{lab.title}]({lab.name}/{lab.name}.ipynb)"

@@ -1,0 +1,124 @@
+"""Read the labs of a student and tell what is given from what the student wrote.
+
+A released notebook carries all that is needed for that. nbgrader's cells hold a checksum of what was given, and the
+identifier of every other cell is the hash of its text (see `mlcourse.grading.labs`).
+"""
+
+import hashlib
+import json
+import re
+
+from mlcourse.student import StudentError
+
+LAB_NAME = r"lab-\d\d-[a-z0-9-]+"
+
+
+def parse(text, where):
+    """Return a notebook as plain dictionaries, with the source of every cell as one string.
+
+    Parameters
+    ----------
+    text : str or bytes
+        The content of an ``.ipynb`` file.
+    where : str or pathlib.Path
+        What to call it in a message.
+
+    Raises
+    ------
+    StudentError
+        If it is no notebook in format 4.
+    """
+    try:
+        notebook = json.loads(text)
+        if notebook["nbformat"] != 4:
+            raise ValueError(f"its format is {notebook['nbformat']}, not 4")
+        for cell in notebook["cells"]:
+            _complete(cell)
+        notebook["metadata"].get("kernelspec")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise StudentError(f"{where} is no notebook that can be read ({reason})") from None
+    return notebook
+
+
+def _complete(cell):
+    """Bring a cell into the form that the functions below expect, or raise an error."""
+    cell["source"] = "".join(cell["source"])
+    cell["source"].encode()
+    checksum(cell)
+    if not isinstance(grade_id(cell), str | None):
+        raise ValueError(f"a cell has the grade_id {grade_id(cell)!r:.40}")
+    if cell["cell_type"] not in ("code", "markdown", "raw"):
+        raise ValueError(f"a cell is of the unknown type {cell['cell_type']!r:.40}")
+    if cell["cell_type"] == "code":
+        cell.setdefault("execution_count", None)
+        for output in cell.setdefault("outputs", []):
+            output.get("output_type")
+
+
+def read(path):
+    """Return the notebook in a file, as `parse` does."""
+    try:
+        return parse(path.read_bytes(), path)
+    except OSError as error:
+        raise StudentError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def to_text(notebook):
+    """Return the content of the ``.ipynb`` file, written as Jupyter writes it."""
+    cells = [{**cell, "source": cell["source"].splitlines(keepends=True)} for cell in notebook["cells"]]
+    return json.dumps({**notebook, "cells": cells}, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def grader(cell):
+    """Return nbgrader's metadata of a cell, empty if it has none."""
+    return cell["metadata"].get("nbgrader", {})
+
+
+def grade_id(cell):
+    """Return the grade_id of a cell, None if it has none."""
+    return grader(cell).get("grade_id")
+
+
+def is_solution(cell):
+    """Whether the student is asked to write into the cell."""
+    return bool(grader(cell).get("solution"))
+
+
+def is_test(cell):
+    """Whether the cell checks an answer and has points."""
+    return bool(grader(cell).get("grade")) and not is_solution(cell)
+
+
+def identifier(cell):
+    """Return the identifier of a cell, wherever the editor keeps it; without one, what it would be if it were given."""
+    return cell.get("id") or cell["metadata"].get("id") or _digest(cell)
+
+
+def as_given(cell):
+    """Whether a cell still holds the text with which it was released."""
+    if grade_id(cell):
+        return grader(cell).get("checksum") == checksum(cell)
+    return re.sub(r"-\d+$", "", identifier(cell)) == _digest(cell)
+
+
+def checksum(cell, source=None):
+    """Return nbgrader's checksum of a cell, or of what it would be with another source."""
+    given = grader(cell)
+    grade, solution = bool(given.get("grade")), bool(given.get("solution"))
+    locked = not solution and (grade or bool(given.get("locked")))
+    parts = [cell["source"] if source is None else source, cell["cell_type"], grade, solution, locked, grade_id(cell)]
+    if grade:
+        parts.append(float(given.get("points", 0)))
+    return hashlib.md5("".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
+
+
+def has_passed(cell):
+    """Whether a test cell passed when it was run last, as its output says."""
+    kinds = {output.get("output_type") for output in cell["outputs"]}
+    said = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+    return "error" not in kinds and said.rstrip().endswith(": passed")
+
+
+def _digest(cell):
+    return hashlib.sha256(cell["source"].encode()).hexdigest()[:8]
