@@ -29,7 +29,16 @@ from mlcourse.grading import GradingError
 ROOT = Path(__file__).resolve().parents[1]
 # What is behind every page, and what the site is made of besides that.
 CODE = ("mlcourse/**/*.py", "mlcourse/*.mplstyle", "requirements.lock")
-SITE_INPUTS = (*CODE, "data/*", "book/**/*", "solutions/*.md", "_config.yml", "_toc.yml", "references.bib", "pyproject.toml")
+SITE_INPUTS = (
+    *CODE,
+    "data/*",
+    "book/**/*",
+    "solutions/*.md",
+    "_config.yml",
+    "_toc.yml",
+    "references.bib",
+    "pyproject.toml",
+)
 # A build makes millions of small objects and drops few, so Python's search for garbage takes most of the time. And
 # importing the package that lets jsonschema check international addresses, which no notebook has, takes seconds.
 SPHINX = """

@@ -85,6 +85,7 @@ def make_parser():
 
 
 def lab(options):
+    """Open JupyterLab on the labs."""
     from mlcourse.student import course_folder
     from mlcourse.student.lab import open_lab
 
@@ -92,6 +93,7 @@ def lab(options):
 
 
 def update(options):
+    """Fetch changed labs and say what became of each."""
     from mlcourse.student import course_folder
     from mlcourse.student.update import update
 
@@ -106,6 +108,7 @@ def update(options):
 
 
 def doctor(options):
+    """Look at the installation and say how to mend it."""
     from mlcourse.student.doctor import run_doctor
 
     return run_doctor()

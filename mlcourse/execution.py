@@ -1,7 +1,8 @@
 """Execute the chapters in parallel before Sphinx reads them, and only those whose results may have changed.
 
-The results go into the cache from which MyST-NB reads them, which knows a notebook by its code. Beside each result stand
-the files that the cells read and their hashes, so that a chapter is executed again if one of these files has changed.
+The results go into the cache from which MyST-NB reads them, which knows a notebook by its code. Beside each result
+stand the files that the cells read and their hashes, so that a chapter is executed again if one of these files has
+changed.
 """
 
 import ast
@@ -197,8 +198,10 @@ def table(runs: list[Run]) -> str:
     """Return the times of runs as lines of text, the slowest first."""
     width = max(len(run.name) for run in runs)
     lines = [f"{'notebook':{width}}  seconds  CPU time"]
-    for run in sorted(runs, key=lambda run: -run.seconds):
-        lines.append(f"{run.name:{width}}  {run.seconds:7.1f}  {run.cpu:8.1f}{'  failed' if run.error else ''}")
+    lines += [
+        f"{run.name:{width}}  {run.seconds:7.1f}  {run.cpu:8.1f}{'  failed' if run.error else ''}"
+        for run in sorted(runs, key=lambda run: -run.seconds)
+    ]
     return "\n".join(lines)
 
 

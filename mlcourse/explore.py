@@ -32,9 +32,7 @@ class Explorable:
         return self._summary
 
 
-def figure(
-    draw: Callable, sliders: Mapping[str, Sequence], *, start: Sequence, say: Callable, alt: str
-) -> Explorable:
+def figure(draw: Callable, sliders: Mapping[str, Sequence], *, start: Sequence, say: Callable, alt: str) -> Explorable:
     """Draw a figure for every combination of the sliders' values.
 
     Parameters
@@ -114,7 +112,9 @@ def _drawn(draw, state):
     before = plt.get_fignums()
     draw(*state)
     if plt.get_fignums() == before:
-        raise ValueError(f"explore.figure needs a figure, but draw{tuple(state)} made none: begin it with plt.subplots().")
+        raise ValueError(
+            f"explore.figure needs a figure, but draw{tuple(state)} made none: begin it with plt.subplots()."
+        )
     return plt.gcf()
 
 

@@ -16,7 +16,6 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 
-
 @dataclass(frozen=True)
 class Answer:
     """An answer that a reader may give: its text in Markdown, whether it is right, and why (or which mistake it is)."""
@@ -60,13 +59,14 @@ class Quiz:
 
     def _repr_html_(self):
         field = self._radio_buttons() if self.decimals is None else self._text_field()
+        explanations = "".join(map(self._explanation, self.answers))
         return (
             f'<fieldset class="quiz" id="quiz-{self.name}">'
             f'<legend><span class="quiz-title">Question</span> {_html(self.question)}</legend>\n'
             f'<div class="quiz-answers">{field}</div>\n'
             '<p class="quiz-buttons" hidden><button type="button" class="quiz-check">Check</button></p>\n'
             '<div class="quiz-verdict"></div>\n'
-            f"<details><summary>Answer</summary>\n<ul>\n{''.join(map(self._explanation, self.answers))}</ul></details>\n"
+            f"<details><summary>Answer</summary>\n<ul>\n{explanations}</ul></details>\n"
             "</fieldset>"
         )
 
@@ -126,8 +126,8 @@ def choice(name: str, question: str, *options: tuple[str, bool, str]) -> Quiz:
     right = [answer.text for answer in answers if answer.is_right]
     if len(right) != 1 or len(answers) < 2:
         raise ValueError(
-            f"quiz {name}: exactly one of at least two options must be right, not {len(right)} of {len(answers)} {right}: "
-            "see what the code that computes the key gives now"
+            f"quiz {name}: exactly one of at least two options must be right, not {len(right)} of {len(answers)} "
+            f"{right}: see what the code that computes the key gives now"
         )
     return Quiz(name, question, _checked(name, sorted(answers, key=_place(name, answers))))
 

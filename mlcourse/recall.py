@@ -36,6 +36,7 @@ class Recall(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self):
+        """Return an empty box that is filled in when all pages are read."""
         names = self.arguments[0].split()
         _recalls(self.env).setdefault(self.env.docname, []).extend(names)
         box = nodes.admonition("", nodes.title("", "Do you remember?"), classes=["recall"])

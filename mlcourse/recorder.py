@@ -15,7 +15,7 @@ _used_before = 0.0
 
 def start():
     """Begin to note."""
-    global _used_before
+    global _used_before  # noqa: PLW0603 (one process, one record)
     sys.addaudithook(_note)
     _used_before = _cpu_seconds()
 

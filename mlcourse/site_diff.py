@@ -171,7 +171,7 @@ def _changed_lines(before, after):
         for (_, old), (_, new) in itertools.zip_longest(
             before[start:stop], after[new_start:new_stop], fillvalue=("", "")
         ):
-            same = len(os.path.commonprefix([old, new]))
+            same = len(os.path.commonprefix([old, new]))  # noqa: RUF071 (letter by letter is what is wanted)
             yield from (f"{sign} {_excerpt(text, same)}" for sign, text in (("-", old), ("+", new)) if text)
 
 

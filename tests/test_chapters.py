@@ -161,6 +161,7 @@ def sliders_of(cell):
     last = ast.parse(cell.source).body[-1]
     if isinstance(last, ast.Expr) and ast.unparse(last).startswith("explore.figure("):
         return {option.arg: option.value for option in last.value.keywords}
+    return None
 
 
 def test_every_figure_has_a_caption_a_label_and_a_text_for_those_who_cannot_see_it(chapter):
@@ -284,7 +285,7 @@ def test_the_keys_of_the_questions_are_computed(chapter):
         name, keys = arguments_of(call)
         for key in keys:
             names = [node.id for node in ast.walk(key) if isinstance(node, ast.Name) and node.id not in ("np", "bool")]
-            computed = names or call.func.attr == "number" and key is not call.args[2]
+            computed = names or (call.func.attr == "number" and key is not call.args[2])
             assert computed, f"{name}: {ast.unparse(key)} was typed"
 
 
@@ -320,7 +321,9 @@ def prose_of(text):
     """Return the running text in one line: no code, headings, formulas, labels, targets of links, or objectives."""
     cells = jupytext.reads(text, fmt="md:myst").cells
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    text = re.sub(r"^:::\{admonition\} What you.*?^:::$|^```\{recall\}.*?^```$|^\$\$.*?\$\$$|^#.*?$", "", text, flags=re.S | re.M)
+    text = re.sub(
+        r"^:::\{admonition\} What you.*?^:::$|^```\{recall\}.*?^```$|^\$\$.*?\$\$$|^#.*?$", "", text, flags=re.S | re.M
+    )
     return " ".join(re.sub(r"^\([\w-]+\)=$|\]\(#[^)]*\)|^\s*:\w+:.*$", "", text, flags=re.M).split())
 
 
@@ -338,4 +341,4 @@ def test_a_term_leads_to_its_definition_where_the_book_first_uses_it(term):
 
 
 def test_the_glossary_is_in_alphabetical_order():
-    assert TERMS == sorted(TERMS, key=str.casefold)
+    assert sorted(TERMS, key=str.casefold) == TERMS

@@ -51,7 +51,18 @@ def test_no_file_names_the_address_of_a_package_index():
 
 
 def test_every_dependency_says_why_it_is_there_or_is_one_of_the_owner_s():
-    owners = "jupyter-book jupyterlab numpy pandas geopandas matplotlib scikit-learn nbgrader nbval pytest".split()
+    owners = [
+        "jupyter-book",
+        "jupyterlab",
+        "numpy",
+        "pandas",
+        "geopandas",
+        "matplotlib",
+        "scikit-learn",
+        "nbgrader",
+        "nbval",
+        "pytest",
+    ]
     lines = (ROOT / "pyproject.toml").read_text("utf-8").splitlines()
     for name in set(DEPENDENCIES) - set(owners):
         (line,) = [line for line in lines if re.match(rf'\s+"{name}[><=]', line)]

@@ -93,7 +93,9 @@ def test_without_a_script_there_is_the_first_picture_and_its_sentence_and_nothin
 
 def test_a_figure_is_the_same_at_every_run():
     assert figure(start=(1, "dark"))._repr_html_() == figure(start=(1, "dark"))._repr_html_()
-    assert repr(figure(start=(1, "dark"))) == "Figure with sliders: number of parts from 1 to 4, shade from dark to light"
+    assert (
+        repr(figure(start=(1, "dark"))) == "Figure with sliders: number of parts from 1 to 4, shade from dark to light"
+    )
 
 
 def test_axes_stay_where_they_are_in_the_first_picture(show):
@@ -152,7 +154,7 @@ def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chromiu
         sentence, sliders = figure_.locator("p"), figure_.get_by_role("slider").all()
         assert sliders and sentence.get_attribute("aria-live") == "polite"
         sliders[0].focus()
-        for i, slider in enumerate(sliders):
+        for slider in sliders:
             assert slider.evaluate("(input) => input === document.activeElement"), "Tab leads from slider to slider"
             for key in ("Home", "ArrowRight", "End"):
                 before = picture_text_and_sentence(figure_, slider)

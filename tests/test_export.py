@@ -39,7 +39,17 @@ def exported(classroom, style, **options):
 
 def test_a_spreadsheet_has_a_row_for_each_student_and_adds_up(classroom):
     assert exported(classroom, "spreadsheet") == [
-        "Student,Last name,First name,Email,lab-01 (of 4),lab-02 (of 10),Total (of 14),Percent,Late penalty".split(","),
+        [
+            "Student",
+            "Last name",
+            "First name",
+            "Email",
+            "lab-01 (of 4)",
+            "lab-02 (of 10)",
+            "Total (of 14)",
+            "Percent",
+            "Late penalty",
+        ],
         ["ben", "", "", "ben@example.org", "0", "5", "5", "35.71", "2.5"],
         ["ada", "Lovelace", "Ada", "ada@example.org", "4", "9", "13", "92.86", "0"],
         ["'=cleo", "Zé", "'@Cleo", "cleo@example.org", "0", "", "0", "0", "0"],

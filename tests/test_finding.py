@@ -19,7 +19,7 @@ def page_of(name):
 
 
 @pytest.mark.parametrize(
-    "asked, term",
+    ("asked", "term"),
     [
         ("ridge", "ridge regression"),
         ("bootstrap", "bootstrap"),

@@ -12,8 +12,8 @@ import pytest
 from distributed import LocalCluster
 
 from course import Lab, make_course
-from mlcourse.grading import GradingError
 from mlcourse.cli import main
+from mlcourse.grading import GradingError
 from mlcourse.grading.grade import grade_class, gradebook_of
 from mlcourse.grading.labs import nbgrader_config, release
 from paths import ROOT

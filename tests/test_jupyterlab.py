@@ -1,4 +1,4 @@
-"""JupyterLab in a browser, as a student uses it: `make lab`, run it all, a wrong answer, its hint, right ones, Validate."""
+"""JupyterLab in a browser, as a student uses it: run it all, a wrong answer and its hint, right ones, Validate."""
 
 import os
 import shutil

@@ -87,7 +87,7 @@ def test_nothing_on_paper_is_cut(chromium):
     wide = page.evaluate(
         """() => [...document.querySelectorAll("article :not(mjx-container *)")]
           .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
-          .map((one) => `${one.closest("article").id}: <${one.tagName} ${one.className}> ${one.textContent.slice(0, 60)}`)"""
+          .map((one) => `${one.closest("article").id}: <${one.tagName}> ${one.textContent.slice(0, 60)}`)"""
     )
     high = page.evaluate(
         """(sheet) => [...document.querySelectorAll("article *")]
@@ -146,7 +146,9 @@ def test_the_unpacked_archive_can_be_read_from_a_disk(chromium, unpacked, name):
     page.wait_for_load_state("networkidle")
     if page.locator(".math").count():
         page.wait_for_selector("mjx-container")
-    broken = page.evaluate("[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)")
+    broken = page.evaluate(
+        "[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)"
+    )
     page.close()
     assert not [url for url in requests if not url.startswith((unpacked, "data:"))]
     assert not errors and not broken

@@ -20,7 +20,7 @@ def ask(*options, name="a-name"):
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    ("options", "words"),
     [
         ([("yes", False, "a"), ("no", False, "b")], "exactly one .* not 0 of 2"),
         ([("yes", True, "a"), ("no", np.True_, "b")], "exactly one .* not 2 of 2 .*'yes', 'no'"),
@@ -37,7 +37,7 @@ def test_a_choice_with_a_wrong_key_or_without_an_explanation_is_refused_and_name
 
 
 @pytest.mark.parametrize(
-    "answer, mistakes, words",
+    ("answer", "mistakes", "words"),
     [
         (0.501, [(0.499, "why")], "two of its answers are the same: 0.50"),
         (1, [], "at least one mistake"),

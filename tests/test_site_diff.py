@@ -39,7 +39,7 @@ def sites(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "old, new",
+    ("old", "new"),
     [
         ("<p>The error is 0.16.</p>", "<p>The <b>mean</b> error was 0.16.</p>"),
         ("<p>Words.</p>", "<p>Other words.</p><p>And more.</p>"),
@@ -56,7 +56,7 @@ def test_wording_code_numbering_and_times_are_no_difference(sites, old, new):
 
 
 @pytest.mark.parametrize(
-    "old, new, expected",
+    ("old", "new", "expected"),
     [
         ("<p>The error is 0.16.</p>", "<p>It is 0.17.</p>", ["- The error is 0.16.", "+ It is 0.17."]),
         ("<li>1</li><li>-2</li>", "<li>1</li><li>2</li>", ["- -2", "+ 2"]),

@@ -56,12 +56,30 @@ SHOWN_CHARACTERS = 2000
 # the look for one, as Jupyter does it, takes a third of the time; so does a picture of twice the size.
 PICTURE = {"bbox_inches": None, "dpi": 80, "pil_kwargs": {"compress_level": 1}}
 USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
-MODULES = """
-    geopandas matplotlib.pyplot scipy.stats sklearn.compose sklearn.datasets sklearn.decomposition
-    sklearn.discriminant_analysis sklearn.dummy sklearn.ensemble sklearn.feature_selection sklearn.impute
-    sklearn.inspection sklearn.linear_model sklearn.metrics sklearn.model_selection sklearn.naive_bayes
-    sklearn.neighbors sklearn.pipeline sklearn.preprocessing sklearn.tree mlcourse.datasets mlcourse.plotting
-""".split()
+MODULES = [
+    "geopandas",
+    "matplotlib.pyplot",
+    "scipy.stats",
+    "sklearn.compose",
+    "sklearn.datasets",
+    "sklearn.decomposition",
+    "sklearn.discriminant_analysis",
+    "sklearn.dummy",
+    "sklearn.ensemble",
+    "sklearn.feature_selection",
+    "sklearn.impute",
+    "sklearn.inspection",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.naive_bayes",
+    "sklearn.neighbors",
+    "sklearn.pipeline",
+    "sklearn.preprocessing",
+    "sklearn.tree",
+    "mlcourse.datasets",
+    "mlcourse.plotting",
+]
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000

@@ -1,8 +1,8 @@
 """What the site has besides the pages that people write: a Sphinx extension, named in ``_config.yml``.
 
-`search` finds definitions first, `lists` fills in the page of figures and pitfalls, `buttons` makes the menus at the top
-of a page, and `start` the cell with which a notebook sets itself up. `printing` makes one PDF and one archive of the
-site that was built. Nothing here is imported by a chapter's cells, so a change here executes no chapter again.
+`search` finds definitions first, `lists` fills in the page of figures and pitfalls, `buttons` makes the menus at the
+top of a page, and `start` the cell with which a notebook sets itself up. `printing` makes one PDF and one archive of
+the site that was built. Nothing here is imported by a chapter's cells, so a change here executes no chapter again.
 """
 
 

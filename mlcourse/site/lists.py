@@ -23,6 +23,7 @@ class EveryDirective(SphinxDirective):
     required_arguments = 1
 
     def run(self):
+        """Return a place that is filled in when all pages are read."""
         if self.arguments[0] not in COLUMNS:
             raise self.error(f"every {self.arguments[0]}: there are lists of {' and '.join(COLUMNS)} only")
         self.env.metadata[self.env.docname]["every"] = True
@@ -35,6 +36,7 @@ class NamePitfalls(SphinxTransform):
     default_priority = 500
 
     def apply(self):
+        """Give an address to each box of the page that has none."""
         for box in self.document.findall(_is_pitfall):
             if not box["ids"]:
                 box["ids"] = [f"pitfall-{nodes.make_id(box[0].astext())}"]
@@ -46,12 +48,14 @@ class FillInLists(SphinxPostTransform):
     default_priority = 5
 
     def run(self):
+        """Fill in the lists of the page."""
         for place in list(self.document.findall(Every)):
             kind = place["kind"]
             rows = [row for page in self.env.collect_relations() for row in self.rows(kind, page)]
             place.replace_self(_table(COLUMNS[kind], rows))
 
     def rows(self, kind, page):
+        """Yield the rows of a list that come from one page."""
         doctree = self.env.get_doctree(page)
         title = self.env.titles[page].astext()
         if kind == "pitfall":

@@ -273,6 +273,7 @@ def _print(path, target, browser):
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m mlcourse.site.printing", description="Make a PDF or an archive.")
     parser.add_argument("what", choices=["pdf", "offline"])
     try:

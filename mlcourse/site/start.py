@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What chapters and labs import, themselves or through `mlcourse`. Ranges stand in pyproject.toml.
 IMPORTED = ("numpy", "pandas", "geopandas", "matplotlib", "scikit-learn", "myst-nb")
 
-START = '''\
+START = """\
 # {title}
 # {path} of version {version}, from {url}
 # Where the course is missing, as on Colab, this cell fetches it and what it needs. Elsewhere it does nothing.
@@ -30,7 +30,7 @@ if importlib.util.find_spec("mlcourse") is None:
         subprocess.run(["git", "clone", "--quiet", "--depth=1", "--branch={branch}", address, course], check=True)
     packages = {packages}
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
-    sys.path.insert(0, str(course))'''
+    sys.path.insert(0, str(course))"""
 
 
 def start_cell(path: str, root: Path = ROOT) -> NotebookNode:

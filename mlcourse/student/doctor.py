@@ -47,7 +47,7 @@ def run_doctor(root=ROOT):
         except Problem as problem:
             problems += 1
             print(
-                "PROBLEM  {}\n".format(problem) + "".join("         type: {}\n".format(one) for one in problem.mend),
+                f"PROBLEM  {problem}\n" + "".join(f"         type: {one}\n" for one in problem.mend),
                 end="",
             )
     print("All is well." if not problems else "After that, type the same again.")
@@ -63,7 +63,7 @@ def check_python(root):
             "Python {} is too old: the course needs {}.{} or newer".format(sys.version.split()[0], *minimum),
             *set_up("# with a newer Python from https://www.python.org or your system"),
         )
-    return "Python {}".format(sys.version.split()[0])
+    return f"Python {sys.version.split()[0]}"
 
 
 def check_packages(root):
@@ -89,11 +89,11 @@ def check_packages(root):
         raise Problem("{} missing: {}".format(*count_names(missing)), *install())
     wrong = [one for one in wanted if not one.specifier.contains(there[one.name], prereleases=True)]
     if wrong:
-        names = ", ".join("{} {} instead of {}".format(one.name, there[one.name], one.specifier) for one in wrong)
+        names = ", ".join(f"{one.name} {there[one.name]} instead of {one.specifier}" for one in wrong)
         raise Problem("a version that does not fit: " + names, *install())
     other = sum(version != locked.get(name) for name, version in there.items())
-    note = ", {} in another version than the tested one, which may well work".format(other) if other else ""
-    return "{} packages{}".format(len(there), note)
+    note = f", {other} in another version than the tested one, which may well work" if other else ""
+    return f"{len(there)} packages{note}"
 
 
 def check_course(root):
@@ -103,8 +103,8 @@ def check_course(root):
     here = next((one for one in (Path.cwd(), *Path.cwd().parents) if (one / "mlcourse" / "datasets.py").exists()), root)
     if here.resolve() != root.resolve():
         raise Problem(
-            "you are in {}, but the installed course is the one in {}".format(here, root),
-            "cd {}".format(here),
+            f"you are in {here}, but the installed course is the one in {root}",
+            f"cd {here}",
             *install("-m pip install --no-deps --editable ."),
         )
     return "the course {} in {}".format(installed("mlcourse"), root)
@@ -122,7 +122,7 @@ def check_data(root):
             if names
         )
         raise Problem("data files: {}".format(what or "the list of them is empty"), *restore("data"))
-    return "{} data files".format(len(rows))
+    return f"{len(rows)} data files"
 
 
 def check_kernel(root):
@@ -148,8 +148,8 @@ def check_kernel(root):
     if not knows:
         mend = reinstall
         if Path(sys.prefix).resolve() not in Path(kernel.resource_dir).resolve().parents:
-            mend = python("-m jupyter kernelspec remove -y {}".format(KERNEL))
-        raise Problem("the notebooks' kernel runs {}, which does not know the course".format(runs), mend)
+            mend = python(f"-m jupyter kernelspec remove -y {KERNEL}")
+        raise Problem(f"the notebooks' kernel runs {runs}, which does not know the course", mend)
     return "a kernel that knows the course"
 
 
@@ -161,7 +161,7 @@ def check_validate(root):
         raise Problem("Jupyter is missing", *install()) from None
     for package in ("jupyterlab", "nbgrader"):
         if installed(package) is None:
-            raise Problem("{} is missing".format(package), *install())
+            raise Problem(f"{package} is missing", *install())
     reinstall = python("-m pip install --force-reinstall --no-deps nbgrader=={}".format(installed("nbgrader")))
     half = first_json(jupyter_path("labextensions"), BUTTON + "/package.json")
     if half is None:
@@ -174,7 +174,7 @@ def check_validate(root):
             as_mapping(first_json([folder], "labconfig/page_config.json", {}).get("disabledExtensions", {}))
         )
     if any(disabled.get(name) for name in (BUTTON, BUTTON + ":validate-assignment")):
-        raise Problem("the Validate button is switched off", python("-m jupyter labextension enable {}".format(BUTTON)))
+        raise Problem("the Validate button is switched off", python(f"-m jupyter labextension enable {BUTTON}"))
     enabled = {}
     for folder in reversed(jupyter_config_path()):
         for path in [
@@ -187,7 +187,7 @@ def check_validate(root):
     if not enabled[VALIDATE]:
         raise Problem(
             "what the Validate button calls is switched off",
-            python("-m jupyter server extension enable {}".format(VALIDATE)),
+            python(f"-m jupyter server extension enable {VALIDATE}"),
         )
     return "JupyterLab {} with the Validate button".format(installed("jupyterlab"))
 
@@ -209,8 +209,8 @@ def check_writing(root):
                 if os.name == "nt"
                 else 'sudo chown -R "$USER" "{0}" && chmod -R u+rwX "{0}"'
             )
-            raise Problem("you may not write to {}".format(closed[0]), mend.format(root / "labs"))
-    return "{} labs, all of which you may write to".format(len(labs))
+            raise Problem(f"you may not write to {closed[0]}", mend.format(root / "labs"))
+    return f"{len(labs)} labs, all of which you may write to"
 
 
 def installed(name):
@@ -226,10 +226,11 @@ def read(path, root):
     try:
         return path.read_text(encoding="utf-8")
     except OSError:
-        raise Problem("{} is missing".format(path), *restore(path.relative_to(root).as_posix())) from None
+        raise Problem(f"{path} is missing", *restore(path.relative_to(root).as_posix())) from None
 
 
 def digest(path):
+    """Return the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -244,6 +245,7 @@ def first_json(folders, name, default=None):
 
 
 def as_mapping(value):
+    """Return what is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -254,10 +256,12 @@ def count_names(names, shown=6):
 
 
 def in_conda():
+    """Whether this Python belongs to a conda environment."""
     return (Path(sys.prefix) / "conda-meta").is_dir()
 
 
 def in_environment():
+    """Whether this Python belongs to an environment of its own."""
     return in_conda() or sys.prefix != sys.base_prefix
 
 
@@ -265,7 +269,7 @@ def python(arguments):
     """Return a command line for the Python that runs this."""
     path = Path(sys.executable)
     short = path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path
-    return '"{}" {}'.format(short, arguments) if " " in str(short) else "{} {}".format(short, arguments)
+    return f'"{short}" {arguments}' if " " in str(short) else f"{short} {arguments}"
 
 
 def install(arguments="-m pip install --require-hashes -r requirements.lock"):
@@ -290,5 +294,5 @@ def set_up(*note):
 def restore(name):
     """Return what brings a file or folder back as it was published."""
     if (ROOT / ".git").exists():
-        return ["git checkout HEAD -- {}".format(name)]
-    return ["# copy {} from the archive of the course that you downloaded".format(name)]
+        return [f"git checkout HEAD -- {name}"]
+    return [f"# copy {name} from the archive of the course that you downloaded"]

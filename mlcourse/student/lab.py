@@ -29,8 +29,8 @@ START = """# Your labs
 {rows}
 
 **How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below \
-it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and lists \
-the checks that fail.
+it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and \
+lists the checks that fail.
 
 **In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
 `{doctor}` says what is wrong with your installation.
@@ -66,6 +66,7 @@ class Progress:
 
     @property
     def done(self):
+        """Whether every exercise is answered and every check passed."""
         return self.answered == self.exercises and self.passed == self.checks
 
 
@@ -142,7 +143,7 @@ def read_progress(path):
         return f"`{path.name}`: {str(error).removeprefix(f'{path} ')}: `mlcourse update` tells what to do"
     opening = "\n".join(cell["source"] for cell in cells[:5])
     title = re.search(r"^# (Lab \d+ · .+)$", opening, re.M)
-    facts = {key: value for key, value in re.findall(r"^\| \*\*(.+?)\*\* \| (.*?) *\|$", opening, re.M)}
+    facts = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.*?) *\|$", opening, re.M))
     solutions = [cell for cell in cells if is_solution(cell)]
     checks = [cell for cell in cells if is_test(cell)]
     return Progress(

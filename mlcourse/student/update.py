@@ -232,8 +232,9 @@ def _places(before, after):
     """Return for each gap between the given cells of the old version before which cell of the new one it comes."""
     places = [0]
     for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
-        for i in range(i1 + 1, i2 + 1):
-            places.append(j1 + i - i1 if kind == "equal" else j2 if i == i2 else min(j1 + i - i1, j2))
+        inside = (j1 + i - i1 for i in range(i1 + 1, i2))
+        places += inside if kind == "equal" else (min(place, j2) for place in inside)
+        places += [j2] if i2 > i1 else []
     return places
 
 
