@@ -96,7 +96,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_and_gives_no_error(chromium,
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{address}/{name}.html", wait_until="networkidle")
     if page.locator(".math").count():
-        page.wait_for_selector("mjx-container")
+        page.wait_for_selector("mjx-container", state="attached")
     wide, shown = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     unread = page.locator("mjx-merror").count()
     theme_shown = page.evaluate("document.documentElement.dataset.theme")
@@ -106,3 +106,104 @@ def test_a_page_fits_the_screen_needs_no_other_host_and_gives_no_error(chromium,
     assert wide <= shown, f"the page is {wide} pixels wide on a screen of {shown}"
     assert not unread, "a formula could not be read"
     assert theme_shown == theme
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def test_the_right_option_of_a_question_stands_in_no_place_of_its_own(pages):
+    places = [
+        [bool(one.select(".right")) for one in quiz.select("details li")].index(True)
+        for page in pages.values()
+        for quiz in page.select("fieldset.quiz[id^=quiz-]")
+        if quiz.select("input[type=radio]")
+    ]
+    assert places and max(map(places.count, set(places))) < 0.6 * len(places)
+
+
+def answer_by_keyboard(page, quiz):
+    """Give every wrong answer and then the right one, read what the page says, and return the right one."""
+    field, explanations = quiz.locator(".quiz-answers input"), quiz.locator("details li")
+    texts = [" ".join(text.split()) for text in explanations.locator(".quiz-why").all_text_contents()]
+    right = next(i for i, text in enumerate(texts) if "Right." in text)
+    field.first.focus()
+    if field.first.get_attribute("type") == "text":
+        values = [one.get_attribute("data-value") for one in explanations.all()]
+        answers = [(value, text) for value, text in zip(values, texts) if text != texts[right]]
+        answers += [("1e9", "none of the usual mistakes"), (values[right].replace(".", ","), texts[right])]
+        for value, text in answers:
+            page.keyboard.press("Control+A")
+            page.keyboard.type(value)
+            page.keyboard.press("Enter")
+            assert text in verdict_of(quiz)
+        return answers[-1][0]
+    page.keyboard.press("Space")
+    steps = [*texts, *texts[: right + 1]]  # through all options, and on to the right one
+    for i, text in enumerate(steps):
+        if i:
+            page.keyboard.press("ArrowDown")
+            assert not verdict_of(quiz), "what was said of another answer is gone"
+        walk(page, "Tab", ".quiz-check")
+        page.keyboard.press("Enter")
+        assert verdict_of(quiz) == text
+        walk(page, "Shift+Tab", "input:checked")
+    return explanations.nth(right).get_attribute("data-key")
+
+
+def walk(page, key, target):
+    """Press a key until the target has the focus; MathJax lets it rest on the formulas between."""
+    for _ in range(30):
+        page.keyboard.press(key)
+        if page.evaluate("target => document.activeElement.matches(target)", target):
+            return
+    pytest.fail(f"{key} does not lead to {target}")
+
+
+def verdict_of(quiz):
+    return " ".join(quiz.locator(".quiz-verdict").text_content().split())
+
+
+def given_in(quiz):
+    return quiz.evaluate("one => (one.querySelector(':checked') ?? one.querySelector('input')).value")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgotten(chromium, address, name):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/book/{name}.html", wait_until="networkidle")
+    page.evaluate("() => MathJax.startup.promise.then(() => true)")
+    quizzes = page.locator("fieldset.quiz").all()
+    assert quizzes
+    for quiz in quizzes:
+        assert r"\(" not in quiz.text_content(), "every formula is set"
+        quiz.locator(".quiz-check").click()
+        assert "first" in verdict_of(quiz), "no answer yet"
+    given = [answer_by_keyboard(page, quiz) for quiz in quizzes]
+    page.reload(wait_until="networkidle")
+    for quiz, answer in zip(quizzes, given):
+        assert given_in(quiz) == answer and "Right." in verdict_of(quiz)
+        assert quiz.locator(".quiz-verdict[aria-live=polite]").count() == 1
+    assert not context.cookies()
+    quizzes[0].get_by_role("button", name="Forget it").click()
+    assert not verdict_of(quizzes[0]) and (len(quizzes) == 1 or verdict_of(quizzes[1]))
+    quizzes[-1].get_by_role("button", name="Forget all answers").click()
+    page.reload(wait_until="networkidle")
+    assert not any(map(verdict_of, quizzes))
+    context.close()
+
+
+def test_without_a_script_and_in_print_the_answers_of_the_questions_are_there(chromium, address):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{address}/book/{CHAPTERS[0]}.html")
+    quiz = page.locator("fieldset.quiz").first
+    answer = quiz.locator("details li").first
+    assert not quiz.locator(".quiz-check").is_visible() and not answer.is_visible()
+    quiz.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert answer.is_visible()
+    page.keyboard.press("Enter")
+    page.emulate_media(media="print")
+    assert answer.is_visible() and quiz.locator("label").first.is_visible()
+    context.close()
