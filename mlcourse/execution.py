@@ -1,7 +1,7 @@
 """Execute the chapters in parallel before Sphinx reads them, and only those whose results may have changed.
 
-The results go into the cache from which MyST-NB reads them, which knows a notebook by its code. Beside each result stand
-the files that the cells read and their hashes, so that a chapter is executed again if one of these files has changed.
+The results go into the cache from which MyST-NB reads them, and which knows a notebook by its code. Beside each stand
+the files that the cells read, and their hashes, so that a chapter is executed again if one of them has changed.
 """
 
 import ast
