@@ -206,9 +206,18 @@ def _in_a_thread(coroutine):
     """Run a coroutine beside any event loop of this thread. Ctrl-C cancels it, and is raised once that is done."""
     loop = asyncio.SelectorEventLoop()
     task = loop.create_task(coroutine)
+
+    def run():
+        try:
+            loop.run_until_complete(task)
+        finally:
+            for left in asyncio.all_tasks(loop):
+                left.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+
     try:
         with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(loop.run_until_complete, task)
+            future = pool.submit(run)
             try:
                 future.result()
             except BaseException:
