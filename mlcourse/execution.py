@@ -1,8 +1,7 @@
 """Execute the chapters in parallel before Sphinx reads them, and only those whose results may have changed.
 
-The results go into the cache from which MyST-NB reads them, which knows a notebook by its code. Beside each result
-stand the files that the cells read and their hashes, so that a chapter is executed again if one of these files has
-changed.
+The results go into the cache from which MyST-NB reads them, and which knows a notebook by its code. Beside each stand
+the files that the cells read, and their hashes, so that a chapter is executed again if one of them has changed.
 """
 
 import ast
@@ -209,9 +208,18 @@ def _in_a_thread(coroutine):
     """Run a coroutine beside any event loop of this thread. Ctrl-C cancels it, and is raised once that is done."""
     loop = asyncio.SelectorEventLoop()
     task = loop.create_task(coroutine)
+
+    def run():
+        try:
+            loop.run_until_complete(task)
+        finally:
+            for left in asyncio.all_tasks(loop):
+                left.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+
     try:
         with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(loop.run_until_complete, task)
+            future = pool.submit(run)
             try:
                 future.result()
             except BaseException:
