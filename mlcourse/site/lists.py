@@ -52,7 +52,11 @@ class FillInLists(SphinxPostTransform):
         for place in list(self.document.findall(Every)):
             kind = place["kind"]
             rows = [row for page in self.env.collect_relations() for row in self.rows(kind, page)]
-            place.replace_self(_table(COLUMNS[kind], rows))
+            table = _table(COLUMNS[kind], rows)
+            place.replace_self(table)
+            if next(table.findall(nodes.math), None) is not None:
+                # Sphinx decides when it reads a page whether the page needs MathJax
+                self.env.get_domain("math").data["has_equations"][self.env.docname] = True
 
     def rows(self, kind, page):
         """Yield the rows of a list that come from one page."""

@@ -36,9 +36,9 @@ TYPESET = """async () => {
   await MathJax.startup.promise;
   await document.fonts.ready;
   await Promise.all([...document.images].map((image) => image.decode()));
-  for (const formula of document.querySelectorAll("mjx-container[display]")) {
-    const room = formula.parentElement.clientWidth, width = formula.scrollWidth;
-    if (width > room) formula.style.fontSize = `${Math.floor(98 * room / width)}%`;
+  for (const wide of document.querySelectorAll("mjx-container[display], table")) {
+    const room = wide.parentElement.clientWidth;
+    if (wide.scrollWidth > room) wide.style.zoom = 0.99 * room / wide.scrollWidth;
   }
 }"""
 NUMBER_CONTENTS = """(pages) => {
