@@ -115,7 +115,9 @@ def _drawn(draw, state):
     before = plt.get_fignums()
     draw(*state)
     if plt.get_fignums() == before:
-        raise ValueError(f"explore.figure needs a figure, but draw{tuple(state)} made none: begin it with plt.subplots().")
+        raise ValueError(
+            f"explore.figure needs a figure, but draw{tuple(state)} made none: begin it with plt.subplots()."
+        )
     return plt.gcf()
 
 
