@@ -70,7 +70,8 @@ def figure(draw: Callable, sliders: Mapping[str, Sequence], *, start: Sequence, 
     if tuple(start) not in states:
         raise ValueError(f"explore.figure starts at {tuple(start)}, which is not a combination of the sliders' values.")
     places = _places_of_axes(_drawn(draw, start))
-    pictures = [_svg_lines(_drawn(draw, state), places) for state in states]
+    with plt.rc_context({"figure.constrained_layout.use": False}):  # else it would be computed anew for each
+        pictures = [_svg_lines(_drawn(draw, state), places) for state in states]
     first = states.index(tuple(start))
     data = {
         "sliders": [

@@ -93,9 +93,8 @@ def test_without_a_script_there_is_the_first_picture_and_its_sentence_and_nothin
 
 def test_a_figure_is_the_same_at_every_run():
     assert figure(start=(1, "dark"))._repr_html_() == figure(start=(1, "dark"))._repr_html_()
-    assert (
-        repr(figure(start=(1, "dark"))) == "Figure with sliders: number of parts from 1 to 4, shade from dark to light"
-    )
+    line = "Figure with sliders: number of parts from 1 to 4, shade from dark to light"
+    assert repr(figure(start=(1, "dark"))) == line
 
 
 def test_axes_stay_where_they_are_in_the_first_picture(show):
