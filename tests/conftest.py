@@ -21,6 +21,11 @@ def pytest_xdist_make_scheduler(config, log):
     return LoadFileAndLab(config, log)
 
 
+def pytest_xdist_auto_num_workers():
+    """One worker more than there are cores, since tests often wait for a server, a browser, or a limit of time."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print the lines that tests recorded with ``record_property("summary", line)``."""
     for reports in terminalreporter.stats.values():
