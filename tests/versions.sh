@@ -17,12 +17,13 @@ if [ "$1" = lowest ]; then
 import re
 import tomllib
 
-for line in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]:
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+for line in [*project["dependencies"], *project["optional-dependencies"]["cluster"]]:
     print(re.sub(r"([\w-]+)>=([\w.]+).*", r"\1==\2", line))
 PYTHON
-    $pip --constraint "$venv/constraints.txt" --editable .
+    $pip --constraint "$venv/constraints.txt" --editable ".[cluster]"
 else
-    $pip --upgrade --upgrade-strategy eager --editable .
+    $pip --upgrade --upgrade-strategy eager --editable ".[cluster]"
 fi
 "$venv/bin/python" -m pip list | grep -iE '^(jupyter-book|jupyterlab|numpy|scipy|pandas|geopandas|matplotlib|scikit-learn|nbgrader|nbval|ruff) '
 rm -rf _build
