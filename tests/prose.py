@@ -63,7 +63,7 @@ def of_python(text):
     said += texts(ast.parse(code))
     lines = [""] * (code.count("\n") + 1)
     for first, value in said:
-        if len(re.findall(r"[^\W\d_]{2,}", value)) >= 4:
+        if " " in value and len(re.findall(r"[^\W\d_]{2,}", value)) >= 4:
             for number, line in enumerate(NO_PROSE_IN_TEXTS.sub(empty_lines, value).splitlines(), start=first - 1):
                 lines[min(number, len(lines) - 1)] += f" {line}"
     return "\n".join(lines)

@@ -57,19 +57,6 @@ def test_an_objective_is_a_verb_that_can_be_tested(chapter):
     assert not {"Understand", "Know", "Learn", "Appreciate", "Be", "Have", "See"} & set(verbs), verbs
 
 
-@pytest.mark.parametrize("name", CHAPTERS[2:])
-def test_from_the_third_chapter_on_three_questions_recall_earlier_ones(name):
-    box = re.search(r"^(:+)\{admonition\} Do you remember\?\n(.*?)^\1$", CHAPTER_TEXTS[name], re.M | re.S)
-    assert box and ":class: recall\n" in box[2], "open with three questions on earlier chapters"
-    questions = re.split(r"^(?:\d\. |\*\*\d\.\*\*)", box[2], flags=re.M)[1:]
-    assert len(questions) == 3
-    earlier = "".join(CHAPTER_TEXTS[one] for one in CHAPTERS[: CHAPTERS.index(name)])
-    for question in questions:
-        assert re.search(r"\} Answer$", question, re.M), f"fold an answer: {question}"
-        places = re.findall(r"\]\(#(sec-[\w-]+)\)", question)
-        assert places and all(f"({place})=" in earlier for place in places), question
-
-
 @pytest.mark.parametrize(("name", "text"), CHAPTER_TEXTS.items())
 def test_every_objective_names_the_sections_that_teach_it_and_has_an_exercise_in_the_page_or_a_graded_one(name, text):
     labels = set(re.findall(r"^\(([\w-]+)\)=$", text, re.M))

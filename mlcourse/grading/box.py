@@ -132,11 +132,12 @@ def make_shell():
 
 
 DRAW = """
+import string
 from mlcourse import plotting
 with pyplot.style.context(plotting.STYLE_FILE):
     figure, axes = pyplot.subplots()
-    axes.plot([-1, 0, 1], [-1, 0, 1], label="abcdefghijklmnopqrstuvwxyz")
-    axes.set(xlabel="x", ylabel="y", title="ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    axes.plot([-1, 0, 1], [-1, 0, 1], label=string.ascii_lowercase)
+    axes.set(xlabel="x", ylabel="y", title=string.ascii_uppercase)
     axes.legend()
     pyplot.show()
 """

@@ -82,12 +82,12 @@ def read_lab(path: Path) -> NotebookNode:
     for identifier in identifiers:
         if identifiers.count(identifier) > 1:
             raise LabError(f"{path.name}: two cells have the grade_id {identifier}: give one another name")
+    notebook.cells.insert(0, start_cell(f"labs/{path.stem}/{path.stem}.ipynb"))
     seen = {}
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = re.sub(r"{{ *points *([\w-]*) *}}", lambda at: _points(at[1], points, path), cell.source)
         cell.id = _cell_id(cell, seen)
-    notebook.cells.insert(0, start_cell(f"labs/{path.stem}/{path.stem}.ipynb"))
     return notebook
 
 
