@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import nbformat
+from distributed import LocalCluster
 
 from course import Lab, make_course
 from mlcourse.grading.desk import Desk
@@ -35,7 +36,7 @@ c.Autograde.autograde_preprocessors = [Execute, LimitOutput, SaveAutoGrades, Ass
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("labs", nargs="*", default=LABS)
-    parser.add_argument("--sizes", nargs="*", type=int, default=[1, 10, 100])
+    parser.add_argument("--sizes", nargs="*", type=int, default=[1, 10, 100, 300])
     parser.add_argument("--plain", type=int, default=5, help="how many submissions plain nbgrader grades")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -54,18 +55,26 @@ def bench(lab, options):
         for workers in (1, 2):
             forget(lab)
             hand_in(lab, size)
-            first = timed(lambda: grade_class(lab.name, lab.root, workers=workers))
-            second = timed(lambda: grade_class(lab.name, lab.root, workers=workers))
-            change(lab)
-            third = timed(lambda: grade_class(lab.name, lab.root, workers=workers))
-            each = first / size
-            print(
-                f"  {size:>6} {workers:>8} {each:>7.2f} {60 / each:>9.0f} {plain / each:>12.1f} {second / first:>6.1%} "
-                f"{third / first:>11.1%}"
-            )
+            row(lab, size, workers, plain, workers=workers)
+    forget(lab)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        row(lab, options.sizes[-1], "Dask, 2", plain, scheduler=cluster.scheduler_address)
     own, whole = overhead(lab)
     print(f"  without the start of a desk: {whole:.2f} s for one, of which {own:.2f} s are the student's cells")
     print(f"  memory: at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f} MB in this process")
+
+
+def row(lab, size, name, plain, **where):
+    """Grade a class for the first time, again, and after one of them has changed; print the seconds as ratios."""
+    first, second = (timed(lambda: grade_class(lab.name, lab.root, **where)) for _ in range(2))
+    change(lab)
+    third = timed(lambda: grade_class(lab.name, lab.root, **where))
+    each = first / size
+    print(
+        f"  {size:>6} {name:>8} {each:>7.2f} {60 / each:>9.0f} {plain / each:>12.1f} {second / first:>6.1%} "
+        f"{third / first:>11.1%}",
+        flush=True,
+    )
 
 
 def timed(work):
