@@ -11,7 +11,16 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 # What chapters and labs import, themselves or through `mlcourse`. Ranges stand in pyproject.toml.
-IMPORTED = ("numpy", "pandas", "geopandas", "matplotlib", "scikit-learn", "myst-nb", "markdown-it-py", "mdit-py-plugins")
+IMPORTED = (
+    "numpy",
+    "pandas",
+    "geopandas",
+    "matplotlib",
+    "scikit-learn",
+    "myst-nb",
+    "markdown-it-py",
+    "mdit-py-plugins",
+)
 
 START = """\
 # {title}
