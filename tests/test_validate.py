@@ -1,0 +1,85 @@
+"""nbgrader's Validate, which runs in the student's JupyterLab, says what the grader says."""
+
+import re
+
+import nbformat
+import pytest
+import yaml
+from nbgrader.validator import Validator
+
+from course import without_markers
+from mlcourse.grading.desk import Desk
+from mlcourse.grading.examiner import Cell
+from mlcourse.grading.labs import grade_id, grader, read_lab
+from paths import LABS, ROOT
+
+REPRESENTATIVE = [LABS[0], LABS[8]]  # functions of numbers and tables; the quickest of the others
+
+
+@pytest.fixture(scope="module", params=REPRESENTATIVE)
+def lab(request):
+    return read_lab(ROOT / "solutions" / f"{request.param}.md"), request.param
+
+
+def right_answers(source):
+    return {grade_id(cell): without_markers(cell) for cell in source.cells if grader(cell).get("solution")}
+
+
+def wrong_answers(name):
+    """Return a wrong answer to every code exercise."""
+    given = yaml.safe_load((ROOT / "tests" / "answers" / f"{name}.yml").read_text("utf-8"))
+    return {exercise: answers["wrong"][0]["code"] for exercise, answers in given.items()}
+
+
+def validate(name, answers, folder):
+    """Press Validate on a lab with these answers, and return what it says, by the grade_id of the test cell."""
+    notebook = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        cell.source = answers.get(grade_id(cell), cell.source)
+    path = folder / f"{name}.ipynb"
+    nbformat.write(notebook, path)
+    result = Validator().validate(str(path))
+    assert result.keys() <= {"failed"}, "given cells were changed"
+    names = {cell.source.strip(): grade_id(cell) for cell in notebook.cells}
+    return {names[failed["source"]]: sentence(failed["raw_error"]) for failed in result.get("failed", [])}
+
+
+def grade(source, answers):
+    """Grade a lab with these answers in the box, and return what each test cell said that failed."""
+    cells = [cell for cell in source.cells if cell.cell_type == "code"]
+    tests = [
+        grade_id(cell) if grader(cell).get("grade") and not grader(cell).get("solution") else None for cell in cells
+    ]
+    desk = Desk(total=600)
+    try:
+        sources = [answers.get(grade_id(cell), cell.source) for cell in cells]
+        result = desk.grade(
+            [Cell(text, test) if test else Cell(text) for text, test in zip(sources, tests, strict=True)]
+        )
+    finally:
+        desk.close()
+    assert not result["stopped"], result["stopped"]
+    return {
+        test: sentence(output["evalue"])
+        for test, outputs in zip(tests, result["outputs"], strict=True)
+        for output in outputs
+        if test and output["output_type"] == "error"
+    }
+
+
+def sentence(message):
+    """Return a message without its line breaks and colours."""
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", message).split())
+
+
+def test_right_answers_pass(lab, tmp_path):
+    source, name = lab
+    assert validate(name, right_answers(source), tmp_path) == {}
+
+
+def test_wrong_answers_get_the_sentences_of_the_grader(lab, tmp_path, bubblewrap):
+    source, name = lab
+    answers = right_answers(source) | wrong_answers(name)
+    said, graded = validate(name, answers, tmp_path), grade(source, answers)
+    assert len(said) >= len(wrong_answers(name)) / 2, "too few of the wrong answers are seen by the visible tests"
+    assert said == {test: graded.get(test) for test in said}
