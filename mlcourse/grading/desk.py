@@ -6,6 +6,7 @@ for each submission: an examiner here, and a process for the student's code in t
 
 import contextlib
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -348,6 +349,9 @@ def serve(server, answers):
     for name in box.MODULES:
         importlib.import_module(name)
     server.wait_for_box()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*box.GARBAGE)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         cells = [examiner.Cell(**cell) for cell in json.loads(line)]
