@@ -113,10 +113,9 @@ def _fill(app, doctree, page):
         place.replace_self([nodes.raw("", html, format="html"), origin])
 
 
-def _load_script_and_style(app, page, _, context, __):
+def _load_script(app, page, _, context, __):
     pages = {source.page for source in _quizzes(app.env).values()} | set(_recalls(app.env))
     if page in pages:
-        app.add_css_file("quiz.css")
         app.add_js_file("quiz.js", loading_method="defer")
 
 
@@ -130,5 +129,5 @@ def setup(app):
     app.connect("doctree-read", _collect)
     app.connect("env-updated", _pages_to_write_again)
     app.connect("doctree-resolved", _fill)
-    app.connect("html-page-context", _load_script_and_style)
+    app.connect("html-page-context", _load_script)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-import matplotlib.image
 import numpy as np
 from bs4 import BeautifulSoup, Tag
+from PIL import Image
 
 from mlcourse.book import ROOT, BookError, build
 
@@ -36,6 +36,7 @@ except book.BookError as error:
 SHOWN_CHANGES, SHOWN_CHARACTERS = 20, 110
 # A pixel differs if a colour does by more than a tenth of its range; a figure, if more than ten pixels differ.
 COLOUR_TOLERANCE, PIXEL_TOLERANCE = 0.1, 10
+PICTURES = {".png", ".webp"}
 NUMBER = r"(?<![\w.])[-−+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"
 OUTPUT = ".cell_output, script[type='application/json']"
 BLOCKS = "p, li, dt, dd, td, th, h1, h2, h3, h4, figcaption"
@@ -198,9 +199,9 @@ def _difference(old, new):
     """Return in which way two images differ, or nothing."""
     if old.read_bytes() == new.read_bytes():
         return ""
-    if {old.suffix, new.suffix} != {".png"}:
+    if {old.suffix, new.suffix} - PICTURES:
         return "the file differs"
-    before, after = (matplotlib.image.imread(path) for path in (old, new))
+    before, after = (np.asarray(Image.open(path).convert("RGB")) / 255 for path in (old, new))
     if before.shape != after.shape:
         return f"{before.shape[1]} x {before.shape[0]} pixels became {after.shape[1]} x {after.shape[0]}"
     differ = np.count_nonzero(np.abs(before - after).reshape(*before.shape[:2], -1).max(axis=2) > COLOUR_TOLERANCE)

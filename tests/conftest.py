@@ -9,21 +9,31 @@ import matplotlib
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from paths import ROOT
+from paths import CHAPTERS, ROOT
 
 matplotlib.use("Agg")
 
 
-class LoadFileAndLab(LoadFileScheduling):
-    """Keep the tests of a file on one worker, but spread the labs where a file takes them in turn."""
+# Files with few tests that take long: begun first, they do not keep one core busy at the end while the other waits
+LONG = ("test_printing", "test_jupyterlab", "test_formgrader", "test_grade", "test_hostile", "test_book")
+
+
+class LoadFileAndPart(LoadFileScheduling):
+    """Keep the tests of a file on one worker, but spread labs and chapters where a file takes them in turn."""
 
     def _split_scope(self, nodeid):
-        lab = re.search(r"\[.*?(lab-\d\d)", nodeid)
-        return super()._split_scope(nodeid) + (lab[1] if lab else "")
+        part = re.search(rf"\[.*?(lab-\d\d|{'|'.join(CHAPTERS)})", nodeid)
+        return super()._split_scope(nodeid) + (part[1] if part else "")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Put the long files first."""
+    items.sort(key=lambda item: not item.path.stem.startswith(LONG))
 
 
 def pytest_xdist_make_scheduler(config, log):
-    return LoadFileAndLab(config, log)
+    return LoadFileAndPart(config, log)
 
 
 def pytest_xdist_auto_num_workers():

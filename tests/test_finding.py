@@ -104,8 +104,8 @@ def test_every_lab_can_be_launched_where_its_chapter_presents_it():
 def test_a_report_names_page_section_and_version(chromium, address):
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{address}/book/introduction.html")
-    page.wait_for_selector("mjx-container")
-    page.evaluate("MathJax.startup.promise")
+    page.wait_for_load_state("networkidle")
+    page.evaluate("() => MathJax.typesetPromise().then(() => true)")
     page.locator("#outside-the-data").evaluate("section => section.scrollIntoView({ behavior: 'instant' })")
     page.locator(".dropdown-source-buttons > button").press("Enter")
     page.locator("a.btn-report-button").focus()

@@ -1,10 +1,13 @@
 """The built site: links, other hosts, figures, and what a browser says about each page."""
 
+import gzip
+import itertools
 import re
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
+from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 
 from paths import CHAPTERS, PAGES, ROOT
@@ -56,6 +59,13 @@ def test_every_picture_has_a_text_for_those_who_cannot_see_it(pages):
             assert len(picture.get("alt", "")) > 40, f"{path.relative_to(SITE)}: {picture}"
 
 
+def test_no_heading_of_a_page_skips_a_level(pages):
+    for path, page in pages.items():
+        levels = [int(heading.name[1]) for heading in page.select("article :is(h1, h2, h3, h4, h5, h6)")]
+        assert levels.count(1) == 1 or path.parent == SITE, path.relative_to(SITE)
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), path.relative_to(SITE)
+
+
 def test_the_introduction_shows_the_figures_of_the_toy_regression():
     text = BeautifulSoup((SITE / "book" / "introduction.html").read_text("utf-8"), "html.parser").get_text()
     assert "w = 0.45, b = 0.02, MSE = 0.16" in text and "degree 5: MSE = 0.01" in text
@@ -85,27 +95,63 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 # --- in a real browser ------------------------------------------------------------------------------------------------
 
 
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
+# As before printing, everything is shown: formulas and pictures that would wait for the reader
+SHOW_ALL = """async () => {
+  if (window.MathJax) await MathJax.startup.promise;
+  dispatchEvent(new Event("beforeprint"));
+  dispatchEvent(new Event("afterprint"));
+  for (const image of document.images) image.loading = "eager";
+  const failed = (image) => image.decode().then(() => null, () => image.src);
+  return Promise.all([...document.images].filter((image) => image.checkVisibility()).map(failed));
+}"""
+PAGE_BYTES = 1_000_000
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1440])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_the_screen_needs_no_other_host_and_gives_no_error(chromium, address, name, width, theme):
-    page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-    elsewhere, errors = [], []
-    page.on("request", lambda request: elsewhere.append(request.url) if address not in request.url else None)
+def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_light(
+    chromium, address, name, theme, record_property
+):
+    page = chromium.new_page(viewport={"width": 1440 if theme == "light" else 320, "height": 900}, color_scheme=theme)
+    requests, errors = set(), []
+    page.on("request", lambda request: requests.add(request.url))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{address}/{name}.html", wait_until="networkidle")
-    if page.locator(".math").count():
-        page.wait_for_selector("mjx-container", state="attached")
-    wide, shown = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-    unread = page.locator("mjx-merror").count()
+    unseen = [picture for picture in page.evaluate(SHOW_ALL) if picture]
+    page.wait_for_load_state("networkidle")
+    unset = page.locator("mjx-merror, .math:not(:has(mjx-container))").count()
     theme_shown = page.evaluate("document.documentElement.dataset.theme")
+    barriers = Axe().run(page, options=WCAG)
+    widths = {(width, 100): width_on(page, width) for width in (320, 768, 1440)}
+    page.add_style_tag(content="html { font-size: 200% !important }")
+    widths[768, 200] = width_on(page, 768)
     page.close()
-    assert not [url for url in elsewhere if not url.startswith("data:")]
+    requests = {url for url in requests if not url.startswith("data:")}
+    weight = sum(compressed_bytes(SITE / unquote(urlsplit(url).path).lstrip("/")) for url in requests)
+    record_property("summary", f"{name}, {theme}: {weight / 1000:.0f} kB compressed, with all pictures")
+    assert not [url for url in requests if address not in url]
     assert not errors
-    assert wide <= shown, f"the page is {wide} pixels wide on a screen of {shown}"
-    assert not unread, "a formula could not be read"
+    assert not unseen
+    assert not unset, "a formula could not be read"
     assert theme_shown == theme
+    assert not barriers.violations_count, barriers.generate_report()
+    assert not {of: wide for of, wide in widths.items() if wide > of[0]}, "(screen, size of text in %): width"
+    assert weight < PAGE_BYTES
+
+
+def width_on(page, width):
+    """Return how wide the page is on a screen of this width."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return page.evaluate("document.documentElement.scrollWidth")
+
+
+def compressed_bytes(path):
+    """Return what a server sends for a file: texts are compressed, pictures and fonts are already."""
+    is_text = path.suffix in (".html", ".js", ".css", ".json", ".svg")
+    return len(gzip.compress(path.read_bytes())) if is_text else path.stat().st_size
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
@@ -172,7 +218,7 @@ def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgott
     context = chromium.new_context()
     page = context.new_page()
     page.goto(f"{address}/book/{name}.html", wait_until="networkidle")
-    page.evaluate("() => MathJax.startup.promise.then(() => true)")
+    page.evaluate(SHOW_ALL)
     quizzes = page.locator("fieldset.quiz").all()
     assert quizzes
     for quiz in quizzes:

@@ -20,3 +20,53 @@ addEventListener("beforeprint", () => {
   document.documentElement.dataset.theme = "light";
 });
 addEventListener("afterprint", () => { document.documentElement.dataset.theme = shown; });
+
+/* A formula is set when it comes within two screens of the reader: a chapter has hundreds, and a phone would be busy
+   with them for many seconds. Before a page is printed the others follow. The fonts stand in mathjax.css. */
+if (window.MathJax) {
+  const all = document.querySelectorAll(".math");
+  const waiting = [];
+  let busy = false;
+  // What is wider than its line can be scrolled, also by keyboard
+  const reach = (formulas) => {
+    for (const one of formulas) {
+      for (const box of [one, ...one.querySelectorAll("mjx-container")]) {
+        const isWide = box.scrollWidth > box.clientWidth + 1;
+        box.classList.add("set");
+        box.classList.toggle("wide", isWide);
+        if (isWide) box.tabIndex = 0;
+        else box.removeAttribute("tabindex");
+      }
+    }
+  };
+  addEventListener("resize", () => reach(document.querySelectorAll(".math.set")));
+  const setNext = async () => {
+    busy = waiting.length > 0;
+    if (!busy) return;
+    const formulas = waiting.splice(0, 2);
+    await MathJax.typesetPromise(formulas);
+    reach(formulas);
+    setTimeout(setNext);
+  };
+  const near = new IntersectionObserver((entries) => {
+    const formulas = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    formulas.forEach((formula) => near.unobserve(formula));
+    waiting.push(...formulas);
+    if (!busy) setNext();
+  }, { rootMargin: "200%" });
+  const pageReady = () => {
+    MathJax.startup.document.outputJax.font.addFontURLs = () => {};
+    all.forEach((formula) => near.observe(formula));
+  };
+  MathJax.startup = { pageReady };
+  addEventListener("beforeprint", () => {
+    MathJax.typeset?.();
+    reach(all);
+  });
+}
+
+/* The list of a page's sections, which shows where the reader is, stands beside the text on wide screens only. */
+if (!matchMedia("(min-width: 1200px)").matches) document.body.removeAttribute("data-bs-spy");
+
+/* What is unfolded may need to be scrolled: the theme then makes it reachable by keyboard, as after a change of size. */
+document.addEventListener("toggle", () => dispatchEvent(new Event("resize")), true);

@@ -1,15 +1,19 @@
 """Search: what the glossary says of a term comes first.
 
 Sphinx knows the terms, but hides them from its search. The search page gets them all, with their definitions, and
-``book/_static/search.js`` puts those that a reader asks for before the other results.
+``book/_static/search.js`` puts those that a reader asks for before the other results. Search engines show the first
+sentences of a page.
 """
 
 import html
 import json
 import re
+import textwrap
 
 from docutils import nodes
 from sphinx import addnodes
+
+DESCRIPTION_CHARACTERS = 155
 
 
 def terms_of(env) -> list[tuple[str, str, str, str]]:
@@ -52,6 +56,14 @@ def _add_terms(app, page, template, context, doctree):
         app.add_js_file("search.js", loading_method="defer")
 
 
+def _describe(app, page, template, context, doctree):
+    paragraphs = doctree.findall(nodes.paragraph) if doctree else ()
+    if first := next((one for one in paragraphs if isinstance(one.parent, nodes.section)), None):
+        text = textwrap.shorten(_plain(first), DESCRIPTION_CHARACTERS, placeholder=" …")
+        context["metatags"] += f'\n<meta name="description" content="{html.escape(text)}">'
+
+
 def connect(app):
-    """Let Sphinx give the terms to its search page."""
+    """Let Sphinx give the terms to its search page, and a description to each of the others."""
     app.connect("html-page-context", _add_terms)
+    app.connect("html-page-context", _describe)

@@ -1,0 +1,192 @@
+"""What makes a page light: small pictures, one short style sheet, and scripts that wait for the text.
+
+A picture of a chapter is a PNG of many colours, of which few are needed: it goes onto the site as WebP with a palette,
+a third of the size, and is loaded when a reader comes near. The theme loads all of Font Awesome twice, as a script and
+as fonts, and styles for everything that Bootstrap has: the site keeps the letters of the fonts and the rules that it
+uses, and joins all its style sheets. MathJax comes in the parts that ``_config.yml`` names, without its menu.
+"""
+
+import base64
+import hashlib
+import io
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from docutils import nodes
+from fontTools import subset
+from fontTools.ttLib import TTFont
+from PIL import Image, ImageChops
+from sphinx.transforms import SphinxTransform
+
+COLOURS, MORE_COLOURS = 24, 40
+# How much the colours of a picture with the fewer may differ from its own, on average and of 255
+COLOUR_ERROR = 0.5
+# After the theme's own step, which writes the colours of code
+AFTER_THEME = 900
+STYLE, SCRIPT = "_static/site.css", "_static/scripts/pydata-sphinx-theme.js"
+STYLE_LINK = r'\s*<link (?=[^>]*rel="stylesheet")[^>]*href="([^"?]+)[^"]*"[^>]*>'
+RULE = r"([^{}]+)\{([^{}]*)\}"
+LETTER = r'"(?:\\([ef][0-9a-f]{3})|([\ue000-\uf8ff]))"'
+FONT = r'url\([^)]*\.woff2\) format\("woff2"\),url\(([^)]*\.ttf)\) format\("truetype"\)'
+# Names, brackets, blanks and dots: more than half of a chapter's elements, in the colour of all text
+PLAIN_CODE = r'<span class="(?:n|nn|p|w|o(?=">\.<))">([^<]*)</span>'
+# The theme's script computes the layout anew for each of the elements that it makes reachable by keyboard: here it
+# looks at all of them first, and leaves out what is folded away (page.js calls it again when that is opened)
+SCROLLING = r"(document\.querySelectorAll\([^()]*\.join\([^()]*\)\))\.forEach\(e=>\{e\.tabIndex=([^{}]*)\}\)"
+LOOK_FIRST = r"[...\1].filter(e=>e.checkVisibility()).map(e=>[e,\2]).forEach(([e,index])=>{e.tabIndex=index})"
+# What the theme's script finds out later, when every colour changes
+THEME = '(matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light")'
+# The theme loads the index of the whole site with each page, for a search while one types that is not switched on
+SEARCH_SCRIPT = r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
+DEPRECATED_ROLE = r' role="doc-biblioentry"| role="list"(?= class="citation-list")'
+
+
+class SmallPictures(SphinxTransform):
+    """Put a small copy in the place of each picture that a cell drew."""
+
+    default_priority = 800  # before Sphinx notes which pictures there are, at 880
+
+    def apply(self, **options):
+        """Change the addresses of the pictures on this page."""
+        for image in self.document.findall(nodes.image):
+            path = Path(self.env.relfn2path(image["uri"])[1])
+            if path.suffix == ".png" and path.parent.name == "jupyter_execute":
+                small = path.with_suffix(".webp")
+                if not small.exists():
+                    small.write_bytes(small_picture(path))
+                image["uri"] = str(Path(image["uri"]).with_suffix(".webp"))
+
+
+def small_picture(path: Path) -> bytes:
+    """Return a picture as WebP, without loss but for its number of colours.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The picture, in any form that Pillow reads.
+    """
+    with Image.open(path) as file:
+        picture = file.convert("RGB")
+    small = _with_few_colours(picture, COLOURS)
+    if np.mean(ImageChops.difference(small, picture)) > COLOUR_ERROR:
+        small = _with_few_colours(picture, MORE_COLOURS)
+    stream = io.BytesIO()
+    small.save(stream, "WEBP", lossless=True, method=2)
+    return stream.getvalue()
+
+
+def _with_few_colours(picture, number):
+    return picture.quantize(number, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).convert("RGB")
+
+
+def lighten(page: str, folder: Path, site: Path) -> str:
+    """Return a page with one style sheet, with pictures that wait for the reader, and scripts that wait for the text.
+
+    Parameters
+    ----------
+    page : str
+        The HTML of a page of the site.
+    folder : pathlib.Path
+        Where it stands: the addresses of pictures begin there.
+    site : pathlib.Path
+        Where the site stands.
+    """
+    style = site / STYLE
+    version = hashlib.sha256(style.read_bytes()).hexdigest()[:8]
+    link = f'\n<link rel="stylesheet" href="{os.path.relpath(style, folder)}?v={version}">'
+    start = re.search(STYLE_LINK, page).start()
+    page = page[:start] + link + re.sub(STYLE_LINK, "", page[start:])
+    page = re.sub(r'\s*<script[^>]* src="[^"]*/fontawesome\.js[^"]*"[^>]*></script>', "", page)
+
+    page = re.sub(PLAIN_CODE, r"\1", page)
+    page = re.sub(DEPRECATED_ROLE, "", page)
+    if "search-results" not in page:
+        page = re.sub(SEARCH_SCRIPT, "", page)
+        page = re.sub(r'<script(?![^>]*(?:defer|documentation_options))(?=[^>]* src=")', "<script defer", page)
+    page = page.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # its text says more
+    page = page.replace('getItem("theme") || "auto"', f'getItem("theme") || {THEME}')
+
+    def with_size(tag):
+        with Image.open(folder / tag[1]) as picture:
+            width, height = picture.size
+        return f'<img loading="lazy" width="{width}" height="{height}"{tag[0].removeprefix("<img")}'
+
+    return re.sub(r'<img(?![^>]* loading=)[^>]* src="((?:\.\./)*_images/[^"]+\.(?:png|webp))"', with_size, page)
+
+
+def one_style(paths: Sequence[Path], words: set[str]) -> str:
+    """Return what some style sheets say, without the rules that apply nowhere, and with just the icons that are shown.
+
+    Parameters
+    ----------
+    paths : sequence of pathlib.Path
+        The style sheets in their order.
+    words : set of str
+        Whatever may be the name of a class: the words of the pages' class attributes and of all scripts.
+    """
+
+    def keep(rule):
+        selectors = [one for one in rule[1].split(",") if words.issuperset(re.findall(r"\.(-?[A-Za-z_][\w-]*)", one))]
+        return f"{','.join(selectors)}{{{rule[2]}}}" if selectors else ""
+
+    style = "".join(map(_read_style, paths))
+    style = re.sub(RULE, lambda rule: rule[0] if "@" in rule[1] or "(" in rule[1] else keep(rule), style)
+    codes = {int(escape, 16) if escape else ord(letter) for escape, letter in re.findall(LETTER, style)}
+    return re.sub(FONT, lambda font: f"url(data:font/woff;base64,{small_font(Path(font[1]), codes)})", style)
+
+
+def _read_style(path):
+    """Return a style sheet without comments, with what it imports and with the places of its fonts."""
+    style = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.S)
+    style = re.sub(r'@import "([^"]+)";', lambda name: _read_style(path.parent / name[1]), style)
+    return re.sub(FONT, lambda font: font[0].replace(font[1], f"{path.parent}/{font[1]}"), style)
+
+
+def small_font(path: Path, codes: set[int]) -> str:
+    """Return the letters of a font that have one of the code points, as WOFF in base 64."""
+    font = TTFont(path)
+    subsetter = subset.Subsetter()
+    subsetter.populate(unicodes=codes)
+    subsetter.subset(font)
+    font.flavor = "woff"
+    stream = io.BytesIO()
+    font.save(stream)
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def _start_mathjax(app, config):
+    config.mathjax_path = "mathjax/startup.js"  # the extension with MathJax has just named the whole of it
+
+
+def _lighten_site(app, error):
+    site = Path(app.outdir)
+    if error or app.builder.format != "html":
+        return
+    words = set()
+    for path in site.glob("_static/**/*.js"):
+        if "mathjax" not in path.parts and path.name != "fontawesome.js":
+            words.update(re.findall(r"[\w-]+", path.read_text(encoding="utf-8")))
+    script = site / SCRIPT
+    script.write_text(re.sub(SCROLLING, LOOK_FIRST, script.read_text(encoding="utf-8")), encoding="utf-8")
+    new, styles = {}, []
+    for path in site.glob("**/*.html"):
+        if "_static" not in path.parts:
+            page = path.read_text(encoding="utf-8")
+            words.update(re.findall(r"[\w-]+", " ".join(re.findall('class="([^"]*)"', page))))
+            found = [(path.parent / name).resolve() for name in re.findall(STYLE_LINK, page)]
+            if found and found != [site / STYLE]:
+                new[path], styles = page, found
+    if new:
+        (site / STYLE).write_text(one_style(styles, words), encoding="utf-8")
+    for path, page in new.items():
+        path.write_text(lighten(page, path.parent, site), encoding="utf-8")
+
+
+def connect(app):
+    """Let Sphinx make pictures small when it reads a page, and the rest when all pages are written."""
+    app.connect("config-inited", _start_mathjax)
+    app.add_transform(SmallPictures)
+    app.connect("build-finished", _lighten_site, priority=AFTER_THEME)
