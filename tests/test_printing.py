@@ -67,7 +67,7 @@ def test_every_sheet_has_its_number_and_text_or_a_picture(pdf):
 
 
 def test_every_picture_of_the_pages_is_in_the_pdf(pdf):
-    shown = {image["src"] for image in printing.one_page(ROOT, SITE).select("article img[src$=png]")}
+    shown = {image["src"] for image in printing.one_page(ROOT, SITE).select("article img[src*=_images]")}
     drawn = set()
     for page in pdf.pages:
         for one in page["/Resources"].get("/XObject", {}).values():
@@ -98,7 +98,13 @@ def test_nothing_on_paper_is_cut(chromium):
         SHEET,
     )
     raw = page.locator("mjx-merror").count()
+    distorted = page.evaluate(
+        """() => [...document.images].filter((image) => image.checkVisibility())
+          .filter((image) => Math.abs(image.height * image.naturalWidth / image.width / image.naturalHeight - 1) > 0.02)
+          .map((image) => image.src)"""
+    )
     page.close()
+    assert not distorted
     assert not wide and not high, "\n".join([*wide, *high])
     assert not raw
 
@@ -146,7 +152,8 @@ def test_the_unpacked_archive_can_be_read_from_a_disk(chromium, unpacked, name):
     page.goto(f"{unpacked}/{name}.html")
     page.wait_for_load_state("networkidle")
     if page.locator(".math").count():
-        page.wait_for_selector("mjx-container")
+        page.evaluate("() => MathJax.typesetPromise().then(() => true)")
+        assert page.locator("mjx-container").count()
     broken = page.evaluate(
         "[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)"
     )

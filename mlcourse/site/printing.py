@@ -31,6 +31,7 @@ PREFACE = (
 )
 # The width between the margins of the page in course.css, in CSS pixels
 PRINTED_WIDTH = 658
+PRINTS = 5
 
 TYPESET = """async () => {
   await MathJax.startup.promise;
@@ -69,7 +70,7 @@ def print_book(root: Path = ROOT) -> Path:
         raise BookError("no Chromium was found: on Debian and Ubuntu, type: sudo apt-get install chromium")
     site = build(root)
     target = root / "_build" / "book.pdf"
-    if target.exists() and target.stat().st_mtime > (root / "_build" / "built").stat().st_mtime:
+    if target.exists() and target.stat().st_mtime > (root / "_build" / "built.json").stat().st_mtime:
         print("The PDF is up to date.")
         return target
     print("Printing the book ...", flush=True)
@@ -252,7 +253,10 @@ def _tag(page, tag_name, text="", css_class=None, **attributes):
 
 
 def _print(path, target, browser):
-    """Print a page twice: the contents of the second PDF give the pages of the first."""
+    """Print a page until its contents give the pages on which everything is.
+
+    Chromium may break a long page in two ways, in turns: so the contents are numbered anew after every other print.
+    """
     from playwright.sync_api import sync_playwright
     from pypdf import PdfReader
 
@@ -264,11 +268,18 @@ def _print(path, target, browser):
         page.emulate_media(media="print")
         page.goto(path.as_uri())
         page.evaluate(TYPESET)
-        page.pdf(**options)
-        reader = PdfReader(target)
-        places = {name: reader.get_destination_page_number(at) for name, at in reader.named_destinations.items()}
-        page.evaluate(NUMBER_CONTENTS, {name.lstrip("/"): number + 1 for name, number in places.items()})
-        page.pdf(**options)
+        shown = None
+        for attempt in range(PRINTS):
+            page.pdf(**options)
+            reader = PdfReader(target)
+            places = {
+                name.lstrip("/"): reader.get_destination_page_number(at) + 1
+                for name, at in reader.named_destinations.items()
+            }
+            if places == shown:
+                break
+            if attempt % 2 == 0:
+                page.evaluate(NUMBER_CONTENTS, shown := places)
         chromium.close()
 
 
