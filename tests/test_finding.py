@@ -8,6 +8,7 @@ import yaml
 from bs4 import BeautifulSoup
 
 import mlcourse
+from browser import SHOW_ALL
 from paths import CHAPTERS, LABS, PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
@@ -105,7 +106,7 @@ def test_a_report_names_page_section_and_version(chromium, address):
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{address}/book/introduction.html")
     page.wait_for_load_state("networkidle")
-    page.evaluate("() => MathJax.typesetPromise().then(() => true)")
+    page.evaluate(SHOW_ALL)
     page.locator("#outside-the-data").evaluate("section => section.scrollIntoView({ behavior: 'instant' })")
     page.locator(".dropdown-source-buttons > button").press("Enter")
     page.locator("a.btn-report-button").focus()

@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 from pypdf import PdfReader
 from pypdf.generic import IndirectObject
 
+from browser import DISTORTED, SHOW_ALL
 from mlcourse.site import printing
 from paths import PAGES, ROOT
 
@@ -98,11 +99,7 @@ def test_nothing_on_paper_is_cut(chromium):
         SHEET,
     )
     raw = page.locator("mjx-merror").count()
-    distorted = page.evaluate(
-        """() => [...document.images].filter((image) => image.checkVisibility())
-          .filter((image) => Math.abs(image.height * image.naturalWidth / image.width / image.naturalHeight - 1) > 0.02)
-          .map((image) => image.src)"""
-    )
+    distorted = page.evaluate(DISTORTED)
     page.close()
     assert not distorted
     assert not wide and not high, "\n".join([*wide, *high])
@@ -151,12 +148,8 @@ def test_the_unpacked_archive_can_be_read_from_a_disk(chromium, unpacked, name):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{unpacked}/{name}.html")
     page.wait_for_load_state("networkidle")
-    if page.locator(".math").count():
-        page.evaluate("() => MathJax.typesetPromise().then(() => true)")
-        assert page.locator("mjx-container").count()
-    broken = page.evaluate(
-        "[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)"
-    )
+    broken = page.evaluate(SHOW_ALL)
+    assert page.locator("mjx-container").count() or not page.locator(".math").count()
     page.close()
     assert not [url for url in requests if not url.startswith((unpacked, "data:"))]
     assert not errors and not broken

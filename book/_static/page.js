@@ -27,19 +27,20 @@ if (window.MathJax) {
   const all = document.querySelectorAll(".math");
   const waiting = [];
   let busy = false;
-  // What is wider than its line can be scrolled, also by keyboard
+  // What is wider than its line can be scrolled, also by keyboard. All are measured before any is changed.
   const reach = (formulas) => {
-    for (const one of formulas) {
-      for (const box of [one, ...one.querySelectorAll("mjx-container")]) {
-        const isWide = box.scrollWidth > box.clientWidth + 1;
-        box.classList.add("set");
-        box.classList.toggle("wide", isWide);
-        if (isWide) box.tabIndex = 0;
-        else box.removeAttribute("tabindex");
-      }
-    }
+    const boxes = [...formulas].flatMap((one) => [one, ...one.querySelectorAll("mjx-container")]);
+    const areWide = boxes.map((box) => box.scrollWidth > box.clientWidth + 1);
+    boxes.forEach((box, i) => {
+      box.classList.add("set");
+      box.classList.toggle("wide", areWide[i]);
+      if (areWide[i]) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    });
   };
-  addEventListener("resize", () => reach(document.querySelectorAll(".math.set")));
+  // The bar of buttons changes its size with the screen and with the size of text
+  const ruler = new ResizeObserver(() => reach(document.querySelectorAll(".math.set")));
+  ruler.observe(document.querySelector(".bd-header-article"));
   const setNext = async () => {
     busy = waiting.length > 0;
     if (!busy) return;

@@ -280,6 +280,8 @@ def _print(path, target, browser):
                 break
             if attempt % 2 == 0:
                 page.evaluate(NUMBER_CONTENTS, shown := places)
+        else:
+            print("Some numbers in the contents of the PDF may be one off: delete it and print it again.")
         chromium.close()
 
 

@@ -24,6 +24,7 @@ from sphinx.transforms import SphinxTransform
 COLOURS = 64
 # How much the palette may change the colours of a picture, on average and of 255: a map keeps its own
 COLOUR_ERROR = 0.7
+THIS_MODULE_CHANGED = Path(__file__).stat().st_mtime
 # After the theme's own step, which writes the colours of code
 AFTER_THEME = 900
 STYLE, SCRIPT = "_static/site.css", "_static/scripts/pydata-sphinx-theme.js"
@@ -55,7 +56,7 @@ class SmallPictures(SphinxTransform):
             path = Path(self.env.relfn2path(image["uri"])[1])
             if path.suffix == ".png" and path.parent.name == "jupyter_execute":
                 small = path.with_suffix(".webp")
-                if not small.exists():
+                if not small.exists() or small.stat().st_mtime < THIS_MODULE_CHANGED:
                     small.write_bytes(small_picture(path))
                 image["uri"] = str(Path(image["uri"]).with_suffix(".webp"))
 
@@ -78,7 +79,7 @@ def small_picture(path: Path) -> bytes:
     return stream.getvalue()
 
 
-def lighten(page: str, folder: Path, site: Path) -> str:
+def lighten(page: str, folder: Path, style: str) -> str:
     """Return a page with one style sheet, with pictures that wait for the reader, and scripts that wait for the text.
 
     Parameters
@@ -87,16 +88,12 @@ def lighten(page: str, folder: Path, site: Path) -> str:
         The HTML of a page of the site.
     folder : pathlib.Path
         Where it stands: the addresses of pictures begin there.
-    site : pathlib.Path
-        Where the site stands.
+    style : str
+        The address of the style sheet that takes the place of all others, seen from there.
     """
-    style = site / STYLE
-    version = hashlib.sha256(style.read_bytes()).hexdigest()[:8]
-    link = f'\n<link rel="stylesheet" href="{os.path.relpath(style, folder)}?v={version}">'
     start = re.search(STYLE_LINK, page).start()
-    page = page[:start] + link + re.sub(STYLE_LINK, "", page[start:])
+    page = f'{page[:start]}\n<link rel="stylesheet" href="{style}">{re.sub(STYLE_LINK, "", page[start:])}'
     page = re.sub(r'\s*<script[^>]* src="[^"]*/fontawesome\.js[^"]*"[^>]*></script>', "", page)
-
     page = re.sub(PLAIN_CODE, r"\1", page)
     page = re.sub(DEPRECATED_ROLE, "", page)
     if "search-results" not in page:
@@ -176,11 +173,15 @@ def _lighten_site(app, error):
             words.update(re.findall(r"[\w-]+", " ".join(re.findall('class="([^"]*)"', page))))
             found = [(path.parent / name).resolve() for name in re.findall(STYLE_LINK, page)]
             if found and found != [site / STYLE]:
-                new[path], styles = page, found
+                new[path] = page
+                styles += [style for style in found if style not in styles]
     if new:
-        (site / STYLE).write_text(one_style(styles, words), encoding="utf-8")
+        style = one_style(styles, words)
+        version = hashlib.sha256(style.encode()).hexdigest()[:8]
+        (site / STYLE).write_text(style, encoding="utf-8")
     for path, page in new.items():
-        path.write_text(lighten(page, path.parent, site), encoding="utf-8")
+        address = f"{os.path.relpath(site / STYLE, path.parent)}?v={version}"
+        path.write_text(lighten(page, path.parent, address), encoding="utf-8")
 
 
 def connect(app):

@@ -1,0 +1,16 @@
+"""What tests ask of a page in a browser."""
+
+# As before printing, everything is shown: formulas and pictures that would wait for the reader. Returns what failed.
+SHOW_ALL = """async () => {
+  if (window.MathJax) await MathJax.startup.promise;
+  dispatchEvent(new Event("beforeprint"));
+  dispatchEvent(new Event("afterprint"));
+  for (const image of document.images) image.loading = "eager";
+  const failed = (image) => image.decode().then(() => null, () => image.src);
+  const tried = await Promise.all([...document.images].filter((image) => image.checkVisibility()).map(failed));
+  return tried.filter((one) => one);
+}"""
+# The pictures whose height does not follow their width
+DISTORTED = """() => [...document.querySelectorAll("article img")].filter((image) => image.checkVisibility())
+  .filter((image) => Math.abs(image.height * image.naturalWidth / image.width / image.naturalHeight - 1) > 0.02)
+  .map((image) => image.src)"""
