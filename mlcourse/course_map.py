@@ -157,7 +157,7 @@ def list_of_objectives(chapters: list[Chapter], labs: list[Lab]) -> str:
             for lab, exercise in ((one, exercise) for one in labs for exercise in one.exercises):
                 if objective.name in exercise.objectives:
                     title = f"{exercise.title[0].lower()}{exercise.title[1:]} ({_points(sum(exercise.cells.values()))})"
-                    cells = ", ".join(f"`{name}` {points}" for name, points in exercise.cells.items())
+                    cells = ", ".join(f"`{name}` ({points})" for name, points in exercise.cells.items())
                     lines += [f": [Lab {lab.number}](#lab-{lab.number:02}), {title}: {cells}.", ""]
     return "\n".join(lines)
 

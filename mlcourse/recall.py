@@ -1,8 +1,8 @@
 """Put the questions of a chapter into a later one: a Sphinx extension, named in ``_config.yml``.
 
-``{recall}`` with the names of quizzes shows them again, as their own page shows them, with a link to their section.
-A page that recalls a quiz is written again when the page of the quiz was read again. Pages with questions, and only
-they, load the script and the style of the questions.
+``{recall}`` with the names of quizzes shows them again, as their own page shows them, with a link to their part of the
+chapter. A page that recalls a quiz is written again when the page of the quiz was read again. Pages with questions, and
+only they, load the script and the style of the questions.
 """
 
 import re
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Source:
-    """A quiz as its own page has it: page, the nearest section above it (identifier and title), and HTML."""
+    """A quiz as its own page has it: page, its part of the chapter (identifier and title of the section), and HTML."""
 
     page: str
     section: str
@@ -69,10 +69,11 @@ def _collect(app, doctree):
             continue
         if found[1] in quizzes:
             logger.warning("the quiz %s is in %s already", found[1], quizzes[found[1]].page, location=output)
-        section = output.parent
-        while not isinstance(section, nodes.section):
-            section = section.parent
-        quizzes[found[1]] = Source(page, section["ids"][0], section.next_node(nodes.title).astext(), output.astext())
+        sections, node = [], output
+        while node := node.parent:
+            sections += [node] if isinstance(node, nodes.section) else []
+        part = sections[-2:][0]  # the last one is the page
+        quizzes[found[1]] = Source(page, part["ids"][0], part.next_node(nodes.title).astext(), output.astext())
 
 
 def _purge(_, env, page):
@@ -130,4 +131,4 @@ def setup(app):
     app.connect("env-updated", _pages_to_write_again)
     app.connect("doctree-resolved", _fill)
     app.connect("html-page-context", _load_script)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -64,7 +64,7 @@ def test_an_objective_comes_with_the_sections_that_teach_it_and_all_that_checks_
     first, second = text.split("**SO-")[1:]
     assert first.startswith("1** Tell sand from clay by feeling, and say why.\n")
     assert "[](#sec-feeling), [](#sec-why)" in first and "{numref}`SO-E1`" in first
-    assert "[Lab 1](#lab-01), exercise 1 · Sand (2 points): `feel-1` 2." in first
+    assert "[Lab 1](#lab-01), exercise 1 · Sand (2 points): `feel-1` (2)." in first
     assert "{numref}`SO-E1`" in second and "Lab 1" not in second
 
 

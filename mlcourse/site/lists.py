@@ -10,7 +10,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
-COLUMNS = {"figure": ("Figure", "What it shows", "Page"), "pitfall": ("What goes wrong", "Page")}
+COLUMNS = {"figure": ("Figure", "What it shows"), "pitfall": ("What goes wrong",)}
 
 
 class Every(nodes.General, nodes.Element):
@@ -51,20 +51,24 @@ class FillInLists(SphinxPostTransform):
         """Fill in the lists of the page."""
         for place in list(self.document.findall(Every)):
             kind = place["kind"]
-            rows = [row for page in self.env.collect_relations() for row in self.rows(kind, page)]
-            table = _table(COLUMNS[kind], rows)
+            table = _table(COLUMNS[kind], [row for page in self.env.collect_relations() for row in self.rows(kind, page)])
             place.replace_self(table)
             if next(table.findall(nodes.math), None) is not None:
                 # Sphinx decides when it reads a page whether the page needs MathJax
                 self.env.get_domain("math").data["has_equations"][self.env.docname] = True
 
     def rows(self, kind, page):
-        """Yield the rows of a list that come from one page."""
+        """Return the rows of a list that come from one page, below a row with its title."""
+        found = [_row(cells) for cells in self.find(kind, page)]
+        title = self.link(page, "", nodes.strong("", self.env.titles[page].astext()))
+        return [nodes.row("", nodes.entry("", title, morecols=len(COLUMNS[kind]) - 1)), *found] if found else []
+
+    def find(self, kind, page):
+        """Yield the cells of each row."""
         doctree = self.env.get_doctree(page)
-        title = self.env.titles[page].astext()
         if kind == "pitfall":
             for box in doctree.findall(_is_pitfall):
-                yield self.link(page, box["ids"][0], *_parts(box[0])), self.link(page, "", nodes.Text(title))
+                yield [self.link(page, box["ids"][0], *_parts(box[0]))]
             return
         numbers = self.env.toc_fignumbers.get(page, {}).get("figure", {})
         for figure in doctree.findall(nodes.figure):
@@ -73,7 +77,7 @@ class FillInLists(SphinxPostTransform):
             if name and caption is not None:
                 number = self.config.numfig_format["figure"] % ".".join(map(str, numbers[name]))
                 words = nodes.paragraph("", "", *_parts(caption))
-                yield self.link(page, name, nodes.Text(number)), words, self.link(page, "", nodes.Text(title))
+                yield self.link(page, name, nodes.Text(number)), words
 
     def link(self, page, anchor, *parts):
         """Return a paragraph that links to a place of another page."""
@@ -98,7 +102,7 @@ def _table(columns, rows):
     group = nodes.tgroup(cols=len(columns))
     group += [nodes.colspec(colwidth=1) for _ in columns]
     group += nodes.thead("", _row([nodes.paragraph("", column) for column in columns]))
-    group += nodes.tbody("", *map(_row, rows))
+    group += nodes.tbody("", *rows)
     return nodes.table("", group, classes=["every"])
 
 

@@ -32,8 +32,8 @@ STYLE_LINK = r'\s*<link (?=[^>]*rel="stylesheet")[^>]*href="([^"?]+)[^"]*"[^>]*>
 RULE = r"([^{}]+)\{([^{}]*)\}"
 LETTER = r'"(?:\\([ef][0-9a-f]{3})|([\ue000-\uf8ff]))"'
 FONT = r'url\([^)]*\.woff2\) format\("woff2"\),url\(([^)]*\.ttf)\) format\("truetype"\)'
-# Names, brackets, blanks and dots: more than half of a chapter's elements, in the colour of all text
-PLAIN_CODE = r'<span class="(?:n|nn|p|w|o(?=">\.<))">([^<]*)</span>'
+# Names, brackets, blanks and operators: most of a chapter's elements, in the colour of all text
+PLAIN_CODE = r'<span class="(?:n|nn|p|w|o)">([^<]*)</span>'
 # The theme's script computes the layout anew for each of the elements that it makes reachable by keyboard: here it
 # looks at all of them first, and leaves out what is folded away (page.js calls it again when that is opened)
 SCROLLING = r"(document\.querySelectorAll\([^()]*\.join\([^()]*\)\))\.forEach\(e=>\{e\.tabIndex=([^{}]*)\}\)"
@@ -42,6 +42,7 @@ LOOK_FIRST = r"[...\1].filter(e=>e.checkVisibility()).map(e=>[e,\2]).forEach(([e
 THEME = '(matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light")'
 # The theme loads the index of the whole site with each page, for a search while one types that is not switched on
 SEARCH_SCRIPT = r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
+MATH_END = r'[(\[]?<span class="math notranslate nohighlight">[^<]*</span>[.,;:!?)\]]+'
 DEPRECATED_ROLE = r' role="doc-biblioentry"| role="list"(?= class="citation-list")'
 
 
@@ -96,6 +97,7 @@ def lighten(page: str, folder: Path, style: str) -> str:
     page = re.sub(r'\s*<script[^>]* src="[^"]*/fontawesome\.js[^"]*"[^>]*></script>', "", page)
     page = re.sub(PLAIN_CODE, r"\1", page)
     page = re.sub(DEPRECATED_ROLE, "", page)
+    page = re.sub(MATH_END, r'<span class="math-end">\g<0></span>', page)
     if "search-results" not in page:
         page = re.sub(SEARCH_SCRIPT, "", page)
         page = re.sub(r'<script(?![^>]*(?:defer|documentation_options))(?=[^>]* src=")', "<script defer", page)
