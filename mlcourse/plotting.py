@@ -6,7 +6,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgb
 
 STYLE_FILE = Path(__file__).with_name("course.mplstyle")
 _STYLE = matplotlib.rc_params_from_file(STYLE_FILE, use_default_template=False)
@@ -135,8 +136,8 @@ def plot_decision_regions(
     return ax
 
 
-def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120, levels=(0.25, 0.5, 0.75)):
-    """Draw the contours of the posterior probability of each class, and last the regions of the predicted classes.
+def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120):
+    """Draw the posterior probability of each class in four steps, and last the regions of the predicted classes.
 
     Parameters
     ----------
@@ -144,13 +145,13 @@ def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120, levels=(0.25
         A fitted classifier. Both methods take an array of shape (n_grid * n_grid, 2), or a DataFrame if `X` is one.
     X, y, feature_names, n_grid
         As for `plot_decision_regions`.
-    levels : sequence of float, default (0.25, 0.5, 0.75)
-        Probabilities at which a contour is drawn and labelled.
 
     Returns
     -------
     array of matplotlib.axes.Axes, shape (n_classes + 1,)
-        In rows of two. The panel of a class carries its name and shows its points filled, the others pale.
+        In rows of two. The panel of a class carries its name. It is white where the posterior is below 0.25, takes on
+        the colour of the class in three steps, and has a black line at 0.5; a bar in grey explains the steps. The
+        points of the class are drawn in full colour, the others pale.
 
     Raises
     ------
@@ -162,15 +163,17 @@ def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120, levels=(0.25
     posteriors = model.predict_proba(grid).T.reshape(-1, n_grid, n_grid)
     n_rows = -(-(len(posteriors) + 1) // 2)
     fig, axes = plt.subplots(
-        nrows=n_rows, ncols=2, sharex=True, sharey=True, squeeze=False, figsize=(7, 0.4 + 2.8 * n_rows)
+        nrows=n_rows, ncols=2, sharex=True, sharey=True, squeeze=False, figsize=(6, 1.6 + 2.3 * n_rows)
     )
     *panels, last = axes.flat[: len(posteriors) + 1]
     for unused in axes.flat[len(posteriors) + 1 :]:
         unused.remove()
-    for name, posterior, ax in zip(model.classes_, posteriors, panels):
+    steps = [0, 0.25, 0.5, 0.75, 1]
+    for name, posterior, ax, of_class in zip(model.classes_, posteriors, panels, PALETTE):
         ax.set_title(f"posterior of class {name}")
-        lines = ax.contour(across, up, posterior, levels=levels, colors=DARK, linewidths=1.2)
-        ax.clabel(lines, fontsize=9)
+        ax.grid(False)
+        ax.contourf(across, up, np.clip(posterior, 0, 1), steps, colors=_shades(of_class))
+        ax.contour(across, up, posterior, [0.5], colors="black", linewidths=1)
         for other, colour, marker in zip(model.classes_, PALETTE, MARKERS):
             members = np.asarray(X)[np.ravel(y) == other]
             _scatter_class(ax, members, other, colour if other == name else _lighter(colour), marker, 20)
@@ -178,6 +181,16 @@ def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120, levels=(0.25
         model, X, y, ax=last, feature_names=feature_names, n_grid=n_grid, marker_size=20, legend=False
     )
     last.set_title("predicted class")
+    greys = ScalarMappable(BoundaryNorm(steps, len(steps) - 1), ListedColormap(_shades("black")))
+    bar = fig.colorbar(
+        greys,
+        ax=[*panels, last],
+        location="bottom",
+        aspect=25,
+        shrink=0.8,
+        label="posterior, in the colour of the class",
+    )
+    bar.ax.axvline(0.5, color="black", linewidth=1)
     fig.legend(*last.get_legend_handles_labels(), loc="outside lower center", ncols=len(posteriors), title="class")
     for ax in panels:
         _label_axes(ax, last.get_xlabel(), last.get_ylabel())
@@ -256,8 +269,12 @@ def _scatter_class(ax, members, name, colour, marker, size):
     ax.scatter(*members.T, s=size, color=colour, marker=marker, edgecolor="white", linewidth=0.5, label=str(name))
 
 
-def _lighter(colour):
-    return 0.3 * np.array(to_rgb(colour)) + 0.7
+def _lighter(colour, share=0.3):
+    return share * np.array(to_rgb(colour)) + 1 - share
+
+
+def _shades(colour):
+    return [_lighter(colour, share) for share in (0, 0.15, 0.35, 0.6)]
 
 
 def _label_axes(ax, x_label, y_label):

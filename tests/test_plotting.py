@@ -237,20 +237,62 @@ def test_the_posteriors_have_a_panel_for_each_class_and_one_for_the_predictions(
     assert [text.get_text() for text in legend.get_texts()] == names
 
 
-def test_a_contour_of_the_posterior_runs_where_the_model_gives_that_probability(soft):
-    ax = plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=80, levels=[0.5])[2]
-    [contour] = [drawn for drawn in ax.collections if hasattr(drawn, "levels")]
-    along = np.concatenate([path.vertices for path in contour.get_paths()])
+def steps_and_line(ax):
+    """The filled steps of a posterior, and the line on top of them."""
+    return sorted((drawn for drawn in ax.collections if hasattr(drawn, "levels")), key=lambda drawn: not drawn.filled)
+
+
+def test_the_black_line_runs_where_the_model_gives_the_probability_one_half(soft):
+    ax = plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=80)[2]
+    _, line = steps_and_line(ax)
+    assert [to_hex(colour) for colour in line.get_edgecolor()] == ["#000000"]
+    along = np.concatenate([path.vertices for path in line.get_paths()])
     water = soft.predict_proba(along)[:, list(soft.classes_).index("water")]
     assert len(along) > 10
     np.testing.assert_allclose(water, 0.5, atol=0.01)
+
+
+def test_each_place_has_the_step_of_its_posterior():
+    X = X_PLANE / [10, 1]
+    model = LogisticRegression(C=20).fit(X, Y_PLANE)
+    points = np.random.default_rng(0).uniform([0, 0], [2, 1], size=(200, 2))
+    posteriors = model.predict_proba(points).T
+    for ax, posterior in zip(plot_posteriors(model, X, Y_PLANE, n_grid=80), posteriors):
+        assert set(np.floor(4 * posterior)) == {0, 1, 2, 3}
+        steps, _ = steps_and_line(ax)
+        between = np.abs(posterior[:, np.newaxis] - [0.25, 0.5, 0.75]).min(axis=1) > 0.02
+        within = np.array([step.contains_points(points) for step in steps.get_paths()])
+        np.testing.assert_array_equal(within.argmax(axis=0)[between], np.floor(4 * posterior)[between])
+
+
+def test_the_steps_go_from_white_towards_the_colour_of_the_class(soft):
+    for ax, colour in zip(plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=20), PALETTE[:3]):
+        steps, _ = steps_and_line(ax)
+        shades = np.array(steps.get_facecolor())[:, :3]
+        assert to_hex(shades[0]) == "#ffffff" and (np.diff(shades.sum(axis=1)) < 0).all()
+        missing, full = 1 - shades[1:], 1 - np.array(to_rgba(colour)[:3])
+        np.testing.assert_allclose(missing, missing.max(axis=1, keepdims=True) * full / full.max())
+
+
+def test_a_grey_bar_explains_the_steps_of_the_posteriors(soft):
+    axes = plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=20)
+    [bar] = [ax for ax in axes[0].figure.axes if ax not in axes]
+    assert bar.get_xlabel() == "posterior, in the colour of the class"
+    assert bar.get_xticks().tolist() == [0, 0.25, 0.5, 0.75, 1]
+
+
+def test_a_model_that_is_sure_everywhere_leaves_no_hole_in_the_steps(nearest):
+    ax = plot_posteriors(nearest, X_PLANE, Y_PLANE, n_grid=20)[0]
+    steps, _ = steps_and_line(ax)
+    within = [path.contains_points([[1, 0.5], [19, 0.5]]).tolist() for path in steps.get_paths()]
+    assert within == [[True, False], [False, False], [False, False], [False, True]]
 
 
 def test_posteriors_of_four_classes_leave_no_empty_panel():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 4
     model = LogisticRegression().fit(X, y)
     axes = plot_posteriors(model, X, y, n_grid=10, feature_names=("red", "green"))
-    assert len(axes) == 5 and len(axes[0].figure.axes) == 5
+    assert len(axes) == 5 and len(axes[0].figure.axes) == 6  # and the bar
     assert (axes[0].get_ylabel(), axes[4].get_xlabel()) == ("green", "red")
 
 

@@ -5,6 +5,7 @@ import itertools
 import re
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
@@ -157,14 +158,41 @@ def compressed_bytes(urls):
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def test_the_right_option_of_a_question_stands_in_no_place_of_its_own(pages):
-    places = [
-        [bool(one.select(".right")) for one in quiz.select("details li")].index(True)
-        for page in pages.values()
-        for quiz in page.select("fieldset.quiz[id^=quiz-]")
-        if quiz.select("input[type=radio]")
-    ]
-    assert places and max(map(places.count, set(places))) < 0.6 * len(places)
+REASON = re.compile(r"[,:;]|\b(since|so|although|because|as)\b")
+# How somebody who has read nothing may choose, by the place or the form of an option
+GUESSES = {
+    "the first": lambda texts: texts[0],
+    "the last": lambda texts: texts[-1],
+    "the shortest": lambda texts: min(texts, key=len),
+    "the longest": lambda texts: max(texts, key=len),
+    "the shortest of those without a reason": lambda texts: min(
+        [text for text in texts if not REASON.search(text)] or texts, key=len
+    ),
+}
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_the_right_option_of_a_question_cannot_be_told_by_its_place_or_form(pages, guess):
+    hits, chances = [], []
+    for page in pages.values():
+        for quiz in page.select("fieldset.quiz[id^=quiz-]"):
+            if quiz.select("input[type=radio]"):
+                texts = [one.get_text() for one in quiz.select(".quiz-text")]
+                right = quiz.select_one("li:has(.right) .quiz-text").get_text()
+                hits.append(GUESSES[guess](texts) == right)
+                chances.append(1 / len(texts))
+    assert len(hits) > 80
+    assert np.mean(hits) < np.mean(chances) + 0.12, f"{sum(hits)} of {len(hits)}"
+
+
+def test_a_recalled_question_leads_to_the_part_of_an_earlier_chapter_that_asks_it(pages):
+    recalled = [(path, one) for path, page in pages.items() for one in page.select(".recall fieldset.quiz")]
+    assert recalled
+    for path, quiz in recalled:
+        name, _, anchor = quiz.find_next_sibling("p").a["href"].partition("#")
+        part = pages[path.parent / name].find(id=anchor)
+        assert part.find(id=quiz["id"].replace("recall", "quiz", 1))
+        assert part.find("h2", recursive=False)
 
 
 def answer_by_keyboard(page, quiz):
