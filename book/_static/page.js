@@ -21,6 +21,21 @@ addEventListener("beforeprint", () => {
 });
 addEventListener("afterprint", () => { document.documentElement.dataset.theme = shown; });
 
+/* The layout of a whole chapter keeps a phone busy: the sections that are not on the screen get theirs one after the
+   other, when there is nothing else to do. Whoever comes to a place further down needs all of them to stay there. */
+const sections = [...document.querySelectorAll("article section section")];
+const layOut = (several) => several.forEach((section) => section.classList.add("laid-out"));
+const whenIdle = window.requestIdleCallback ?? setTimeout;
+const layOutNext = () => {
+  layOut(sections.splice(0, 1));
+  if (sections.length) whenIdle(layOutNext);
+  else dispatchEvent(new Event("resize"));  // the theme looks for boxes that can be scrolled
+};
+const isNew = performance.getEntriesByType("navigation")[0]?.type === "navigate" && !location.hash;
+if (isNew && sections.length) whenIdle(layOutNext);
+else layOut(sections);
+addEventListener("beforeprint", () => layOut(sections));
+
 /* A formula is set when it comes within two screens of the reader: a chapter has hundreds, and a phone would be busy
    with them for many seconds. Before a page is printed the others follow. The fonts stand in mathjax.css. */
 if (window.MathJax) {

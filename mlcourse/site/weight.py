@@ -35,9 +35,12 @@ FONT = r'url\([^)]*\.woff2\) format\("woff2"\),url\(([^)]*\.ttf)\) format\("true
 # Names, brackets, blanks and operators: most of a chapter's elements, in the colour of all text
 PLAIN_CODE = r'<span class="(?:n|nn|p|w|o)">([^<]*)</span>'
 # The theme's script computes the layout anew for each of the elements that it makes reachable by keyboard: here it
-# looks at all of them first, and leaves out what is folded away (page.js calls it again when that is opened)
+# looks at all of them first, and leaves out what is folded away or waits (page.js calls it again when that is shown)
 SCROLLING = r"(document\.querySelectorAll\([^()]*\.join\([^()]*\)\))\.forEach\(e=>\{e\.tabIndex=([^{}]*)\}\)"
-LOOK_FIRST = r"[...\1].filter(e=>e.checkVisibility()).map(e=>[e,\2]).forEach(([e,index])=>{e.tabIndex=index})"
+LOOK_FIRST = (
+    r"[...\1].filter(e=>e.checkVisibility({contentVisibilityAuto:true}))"
+    r".map(e=>[e,\2]).forEach(([e,index])=>{e.tabIndex=index})"
+)
 # What the theme's script finds out later, when every colour changes
 THEME = '(matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light")'
 # The theme loads the index of the whole site with each page, for a search while one types that is not switched on
