@@ -72,7 +72,7 @@ def test_a_page_gets_one_style_sheet_and_the_sizes_of_its_pictures_and_its_text_
         '<link rel="stylesheet" href="a.css?v=1" />\n<link rel="icon" href="b.svg"/>\n'
         '<link href="c.css" rel="stylesheet" />\n<script src="d.js"></script>\n<img alt="A" src="_images/a.webp" />'
         '<pre><span class="n">x</span> <span class="o">=</span> <span class="mi">1</span></pre>'
-        'of <span class="math notranslate nohighlight">\\(x\\)</span>, and'
+        'of <span class="math notranslate nohighlight">\\(x\\)</span>, and <span>4</span> % <code>5 % 3</code>'
     )
     assert weight.lighten(page, tmp_path, "site.css?v=2").split("\n") == [
         "",
@@ -81,5 +81,6 @@ def test_a_page_gets_one_style_sheet_and_the_sizes_of_its_pictures_and_its_text_
         '<script defer src="d.js"></script>',
         '<img loading="lazy" width="30" height="20" alt="A" src="_images/a.webp" />'
         '<pre>x = <span class="mi">1</span></pre>'
-        'of <span class="math-end"><span class="math notranslate nohighlight">\\(x\\)</span>,</span> and',
+        'of <span class="formula-end"><span class="math notranslate nohighlight">\\(x\\)</span>,</span> and '
+        "<span>4</span>\u00a0% <code>5 % 3</code>",
     ]

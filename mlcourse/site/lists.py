@@ -51,7 +51,9 @@ class FillInLists(SphinxPostTransform):
         """Fill in the lists of the page."""
         for place in list(self.document.findall(Every)):
             kind = place["kind"]
-            table = _table(COLUMNS[kind], [row for page in self.env.collect_relations() for row in self.rows(kind, page)])
+            table = _table(
+                COLUMNS[kind], [row for page in self.env.collect_relations() for row in self.rows(kind, page)]
+            )
             place.replace_self(table)
             if next(table.findall(nodes.math), None) is not None:
                 # Sphinx decides when it reads a page whether the page needs MathJax

@@ -45,7 +45,9 @@ LOOK_FIRST = (
 THEME = '(matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light")'
 # The theme loads the index of the whole site with each page, for a search while one types that is not switched on
 SEARCH_SCRIPT = r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
-MATH_END = r'[(\[]?<span class="math notranslate nohighlight">[^<]*</span>[.,;:!?)\]]+'
+FORMULA_END = r'[(\[]?<span\s[^>]*"math\s[^>]*>[^<]*</span>[.,;:!?)\]]+'
+# With what precedes the blank, unless that is code
+PER_CENT = r"<(?:pre|code|script)\b.*?</(?:pre|code|script)>|(\d(?:</span>)?) %"
 DEPRECATED_ROLE = r' role="doc-biblioentry"| role="list"(?= class="citation-list")'
 
 
@@ -86,6 +88,8 @@ def small_picture(path: Path) -> bytes:
 def lighten(page: str, folder: Path, style: str) -> str:
     """Return a page with one style sheet, with pictures that wait for the reader, and scripts that wait for the text.
 
+    A formula and its full stop stay on one line, and so do a number and its per cent sign.
+
     Parameters
     ----------
     page : str
@@ -100,7 +104,8 @@ def lighten(page: str, folder: Path, style: str) -> str:
     page = re.sub(r'\s*<script[^>]* src="[^"]*/fontawesome\.js[^"]*"[^>]*></script>', "", page)
     page = re.sub(PLAIN_CODE, r"\1", page)
     page = re.sub(DEPRECATED_ROLE, "", page)
-    page = re.sub(MATH_END, r'<span class="math-end">\g<0></span>', page)
+    page = re.sub(FORMULA_END, r'<span class="formula-end">\g<0></span>', page)
+    page = re.sub(PER_CENT, lambda one: f"{one[1]}\u00a0%" if one[1] else one[0], page, flags=re.S)
     if "search-results" not in page:
         page = re.sub(SEARCH_SCRIPT, "", page)
         page = re.sub(r'<script(?![^>]*(?:defer|documentation_options))(?=[^>]* src=")', "<script defer", page)
