@@ -22,19 +22,24 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => { document.documentElement.dataset.theme = shown; });
 
 /* The layout of a whole chapter keeps a phone busy: the sections that are not on the screen get theirs one after the
-   other, when there is nothing else to do. Whoever comes to a place further down needs all of them to stay there. */
+   other, when there is nothing else to do. Whoever does something, or comes to a place further down, needs all of them,
+   since places would move. */
 const sections = [...document.querySelectorAll("article section section")];
-const layOut = (several) => several.forEach((section) => section.classList.add("laid-out"));
+const layOut = (count) => {
+  if (!sections.length) return;
+  sections.splice(0, count).forEach((section) => section.classList.add("laid-out"));
+  if (!sections.length) dispatchEvent(new Event("resize"));  // the theme looks for boxes that can be scrolled
+};
 const whenIdle = window.requestIdleCallback ?? setTimeout;
 const layOutNext = () => {
-  layOut(sections.splice(0, 1));
+  layOut(1);
   if (sections.length) whenIdle(layOutNext);
-  else dispatchEvent(new Event("resize"));  // the theme looks for boxes that can be scrolled
 };
+const layOutAll = () => layOut(sections.length);
 const isNew = performance.getEntriesByType("navigation")[0]?.type === "navigate" && !location.hash;
-if (isNew && sections.length) whenIdle(layOutNext);
-else layOut(sections);
-addEventListener("beforeprint", () => layOut(sections));
+if (isNew) whenIdle(layOutNext);
+else layOutAll();
+for (const kind of ["pointerdown", "keydown", "scroll", "beforeprint"]) addEventListener(kind, layOutAll);
 
 /* A formula is set when it comes within two screens of the reader: a chapter has hundreds, and a phone would be busy
    with them for many seconds. Before a page is printed the others follow. The fonts stand in mathjax.css. */
@@ -59,9 +64,9 @@ if (window.MathJax) {
   const setNext = async () => {
     busy = waiting.length > 0;
     if (!busy) return;
-    const formulas = waiting.splice(0, 2);
-    await MathJax.typesetPromise(formulas);
-    reach(formulas);
+    const formula = waiting.shift();
+    await MathJax.typesetPromise([formula]);
+    reach([formula]);
     setTimeout(setNext);
   };
   const near = new IntersectionObserver((entries) => {
