@@ -160,7 +160,7 @@ def test_the_first_page_of_the_archive_leads_to_the_book_and_its_search_works(ch
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{unpacked}/index.html")
-    page.wait_for_url("**/book/index.html")
+    page.wait_for_url(f"{unpacked}/book/index.html", wait_until="networkidle")
     page.goto(f"{unpacked}/search.html?q=ridge")
     page.wait_for_selector(".search-summary:has-text('finished')")
     words = page.locator("ul.search li").all_inner_texts()
