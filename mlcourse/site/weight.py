@@ -14,16 +14,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from docutils import nodes
 from fontTools import subset
 from fontTools.ttLib import TTFont
 from PIL import Image, ImageChops
 from sphinx.transforms import SphinxTransform
 
-COLOURS = 64
-# How much the palette may change the colours of a picture, on average and of 255: a map keeps its own
-COLOUR_ERROR = 0.7
+PALETTES = (64, 256)
+# How much a palette may change any colour of a picture, of 255
+COLOUR_CHANGE = 24
 THIS_MODULE_CHANGED = Path(__file__).stat().st_mtime
 # After the theme's own step, which writes the colours of code
 AFTER_THEME = 900
@@ -68,7 +67,7 @@ class SmallPictures(SphinxTransform):
 
 
 def small_picture(path: Path) -> bytes:
-    """Return a picture as WebP, with a palette if that is as good as without loss.
+    """Return a picture as WebP, with the smallest palette that keeps its colours, or else without loss.
 
     Parameters
     ----------
@@ -77,11 +76,14 @@ def small_picture(path: Path) -> bytes:
     """
     with Image.open(path) as file:
         picture = file.convert("RGB")
-    # The method that keeps rare colours, such as the ends of a colour bar
-    few = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).convert("RGB")
-    is_close = np.mean(ImageChops.difference(few, picture)) < COLOUR_ERROR
+    for colours in PALETTES:
+        # The method that keeps rare colours, such as the ends of a colour bar
+        few = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).convert("RGB")
+        if max(high for _, high in ImageChops.difference(few, picture).getextrema()) <= COLOUR_CHANGE:
+            picture = few
+            break
     stream = io.BytesIO()
-    (few if is_close else picture).save(stream, "WEBP", lossless=True, method=2)
+    picture.save(stream, "WEBP", lossless=True, method=2)
     return stream.getvalue()
 
 
