@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import re
+from functools import cache
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
+from fontTools.ttLib import TTFont
 
 from browser import DISTORTED, SHOW_ALL
 from paths import CHAPTERS, PAGES, ROOT
@@ -102,6 +104,13 @@ WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "re
 NEXT_WIDTH = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
   .then(() => document.documentElement.scrollWidth)"""
 PAGE_BYTES = 1_000_000
+# The characters of the formulas with the addresses of the fonts in which a browser looks for them, by name of font
+FORMULA_LETTERS = """() => {
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.style);
+  const named = rules.filter((style) => style && style.src);
+  const fonts = Object.fromEntries(named.map((style) => [style.fontFamily, style.src.match(/mathjax[^"]*/)?.[0]]));
+  const shown = [...document.querySelectorAll("mjx-c")].map((one) => getComputedStyle(one, "::before"));
+  return [fonts, [...new Set(shown.map((style) => `${style.content.slice(1, -1)}|${style.fontFamily}`))]]; }"""
 
 
 # The widths of the screen, with the theme in which a page is opened there; then the other one follows
@@ -125,6 +134,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     page.wait_for_load_state("networkidle")
     unset = page.locator("mjx-merror, .math:not(:has(mjx-container))").count()
     distorted = page.evaluate(DISTORTED)
+    fonts, letters = page.evaluate(FORMULA_LETTERS)
     wide = page.evaluate("document.documentElement.scrollWidth")
     page.add_style_tag(content="* { transition: none !important }")
     barriers = []
@@ -143,10 +153,24 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     assert not errors
     assert not unseen and not distorted
     assert not unset, "a formula could not be read"
+    assert not [letter for letter in letters if not has_font(letter, fonts)], "no font has this letter of a formula"
     assert not barriers, "\n".join(barriers)
     assert max(wide_at_once, wide) <= width, f"the page is {wide_at_once} or {wide} pixels wide on a screen of {width}"
     assert wide_if_large <= width, f"with text of twice the size it is {wide_if_large} pixels wide"
-    assert loaded < PAGE_BYTES
+    assert everything * 1000 < PAGE_BYTES
+
+
+def has_font(shown, fonts):
+    """Say whether one of the fonts named after the bar has all characters before it."""
+    letters, names = shown.rsplit("|", 1)
+    paths = [fonts.get(name.strip()) for name in names.split(",")]
+    codes = {code for path in paths if path for code in font_codes(path)}
+    return {ord(letter) for letter in letters} <= codes
+
+
+@cache
+def font_codes(path):
+    return set(TTFont(SITE / "_static" / path).getBestCmap())
 
 
 def compressed_bytes(urls):

@@ -3,7 +3,8 @@
 A picture of a chapter is a PNG of many colours, of which mostly few are needed: it goes onto the site as WebP, with a
 palette a third of the size, and is loaded when a reader comes near. The theme loads all of Font Awesome twice, as a
 script and as fonts, and styles for everything that Bootstrap has: the site keeps the letters of the fonts and the rules
-that it uses, and joins all its style sheets. MathJax comes in the parts that ``_config.yml`` names, without its menu.
+that it uses, and joins all its style sheets. MathJax comes in the parts that ``_config.yml`` names, without its menu,
+and with smaller fonts.
 """
 
 import base64
@@ -11,7 +12,8 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from docutils import nodes
@@ -20,7 +22,7 @@ from fontTools.ttLib import TTFont
 from PIL import Image, ImageChops
 from sphinx.transforms import SphinxTransform
 
-PALETTES = (64, 256)
+PALETTES = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 # How much a palette may change any colour of a picture, of 255
 COLOUR_CHANGE = 24
 THIS_MODULE_CHANGED = Path(__file__).stat().st_mtime
@@ -42,6 +44,15 @@ LOOK_FIRST = (
 )
 # What the theme's script finds out later, when every colour changes
 THEME = '(matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light")'
+FORMULA_FONTS = "_static/mathjax/output/chtml/fonts/woff-v2/MathJax_*.woff"
+ALL_CODES = range(0x110000)
+BEFORE_SYMBOLS = range(0x400)  # Latin and Greek letters, digits, accents
+# The fonts of MathJax of which formulas need the letters alone, often just one of them; each other font is kept whole
+LETTERS_ALONE = {
+    "MathJax_AMS-Regular": range(ord("A"), ord("Z") + 1),
+    "MathJax_Main-Bold": BEFORE_SYMBOLS,
+    "MathJax_Typewriter-Regular": BEFORE_SYMBOLS,
+}
 # The theme loads the index of the whole site with each page, for a search while one types that is not switched on
 SEARCH_SCRIPT = r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
 FORMULA_END = r'[(\[]?<span\s[^>]*"math\s[^>]*>[^<]*</span>[.,;:!?)\]]+'
@@ -83,7 +94,7 @@ def small_picture(path: Path) -> bytes:
             picture = few
             break
     stream = io.BytesIO()
-    picture.save(stream, "WEBP", lossless=True, method=2)
+    picture.save(stream, "WEBP", lossless=True, method=4, quality=100)
     return stream.getvalue()
 
 
@@ -140,7 +151,11 @@ def one_style(paths: Sequence[Path], words: set[str]) -> str:
     style = "".join(map(_read_style, paths))
     style = re.sub(RULE, lambda rule: rule[0] if "@" in rule[1] or "(" in rule[1] else keep(rule), style)
     codes = {int(escape, 16) if escape else ord(letter) for escape, letter in re.findall(LETTER, style)}
-    return re.sub(FONT, lambda font: f"url(data:font/woff;base64,{small_font(Path(font[1]), codes)})", style)
+
+    def letters(font):
+        return base64.b64encode(small_font(Path(font[1]), codes)).decode()
+
+    return re.sub(FONT, lambda font: f"url(data:font/woff;base64,{letters(font)})", style)
 
 
 def _read_style(path):
@@ -150,16 +165,25 @@ def _read_style(path):
     return re.sub(FONT, lambda font: font[0].replace(font[1], f"{path.parent}/{font[1]}"), style)
 
 
-def small_font(path: Path, codes: set[int]) -> str:
-    """Return the letters of a font that have one of the code points, as WOFF in base 64."""
+def small_font(path: Path, codes: Container[int]) -> bytes:
+    """Return the characters of a font that have one of the code points, as WOFF without hints for coarse screens.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The font, in any form that fontTools reads.
+    codes : container of int
+        The code points to keep.
+    """
     font = TTFont(path)
-    subsetter = subset.Subsetter()
-    subsetter.populate(unicodes=codes)
+    options = subset.Options(hinting=False, layout_features=[], drop_tables=["FFTM", "GDEF", "GPOS", "GSUB"])
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(unicodes=[code for code in font.getBestCmap() if code in codes])
     subsetter.subset(font)
     font.flavor = "woff"
     stream = io.BytesIO()
     font.save(stream)
-    return base64.b64encode(stream.getvalue()).decode()
+    return stream.getvalue()
 
 
 def _start_mathjax(app, config):
@@ -178,6 +202,11 @@ def _lighten_site(app, error):
             words.update(re.findall(r"[\w-]+", path.read_text(encoding="utf-8")))
     script = site / SCRIPT
     script.write_text(re.sub(SCROLLING, LOOK_FIRST, script.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in site.glob(FORMULA_FONTS):
+        small = Path(app.doctreedir) / path.name
+        if not small.exists() or small.stat().st_mtime < THIS_MODULE_CHANGED:
+            small.write_bytes(small_font(path, LETTERS_ALONE.get(path.stem, ALL_CODES)))
+        shutil.copyfile(small, path)
     new, styles = {}, []
     for path in site.glob("**/*.html"):
         if "_static" not in path.parts:
