@@ -12,13 +12,13 @@ from mlcourse.site import weight
 from paths import ROOT
 
 BUILT = ROOT / "_build"
-# Of 255: no colour may become another, such as the end of a colour bar that of its middle
-LARGEST_CHANGE = 24
+# Of 255: no colour may become another, such as the end of a colour bar that of its middle; and no area that of another
+LARGEST_CHANGE, LARGEST_CHANGE_OF_AREA = 24, 6
 
 
-def colours(path):
+def colours(path, size=1):
     with Image.open(path) as picture:
-        return np.asarray(picture.convert("RGB")).astype(int)
+        return np.asarray(picture.convert("RGB").reduce(size)).astype(int)
 
 
 def test_no_colour_of_a_figure_becomes_another_and_all_weigh_half_at_most():
@@ -28,6 +28,7 @@ def test_no_colour_of_a_figure_becomes_another_and_all_weigh_half_at_most():
     assert len(drawn) > 80
     for png, small in drawn.items():
         assert np.abs(colours(png) - colours(small)).max() <= LARGEST_CHANGE, png.name
+        assert np.abs(colours(png, 4) - colours(small, 4)).max() <= LARGEST_CHANGE_OF_AREA, png.name
     assert sum(path.stat().st_size for path in drawn.values()) < sum(path.stat().st_size for path in drawn) / 2
 
 

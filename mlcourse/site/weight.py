@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Container, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from docutils import nodes
@@ -22,9 +23,10 @@ from fontTools.ttLib import TTFont
 from PIL import Image, ImageChops
 from sphinx.transforms import SphinxTransform
 
-PALETTES = (16, 24, 32, 48, 64, 96, 128, 192, 256)
-# How much a palette may change any colour of a picture, of 255
-COLOUR_CHANGE = 24
+PALETTES = (32, 64, 128, 256)
+# How much a palette may change any colour of a picture, and of a picture of a quarter of its size, of 255: the eye sees
+# a change of an area, such as a part of a colour bar, better than one at the edge of a letter
+COLOUR_CHANGE, AREA_CHANGE = 24, 6
 THIS_MODULE_CHANGED = Path(__file__).stat().st_mtime
 # After the theme's own step, which writes the colours of code
 AFTER_THEME = 900
@@ -68,13 +70,18 @@ class SmallPictures(SphinxTransform):
 
     def apply(self, **options):
         """Change the addresses of the pictures on this page."""
+        missing = []
         for image in self.document.findall(nodes.image):
             path = Path(self.env.relfn2path(image["uri"])[1])
             if path.suffix == ".png" and path.parent.name == "jupyter_execute":
                 small = path.with_suffix(".webp")
                 if not small.exists() or small.stat().st_mtime < THIS_MODULE_CHANGED:
-                    small.write_bytes(small_picture(path))
+                    missing.append(path)
                 image["uri"] = str(Path(image["uri"]).with_suffix(".webp"))
+        if missing:
+            with ProcessPoolExecutor() as pool:
+                for path, small in zip(missing, pool.map(small_picture, missing), strict=True):
+                    path.with_suffix(".webp").write_bytes(small)
 
 
 def small_picture(path: Path) -> bytes:
@@ -88,14 +95,20 @@ def small_picture(path: Path) -> bytes:
     with Image.open(path) as file:
         picture = file.convert("RGB")
     for colours in PALETTES:
-        # The method that keeps rare colours, such as the ends of a colour bar
-        few = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).convert("RGB")
-        if max(high for _, high in ImageChops.difference(few, picture).getextrema()) <= COLOUR_CHANGE:
+        # The method keeps rare colours, such as the ends of a colour bar, and the means the most frequent ones
+        options = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}
+        few = picture.quantize(colours, **options).convert("RGB")
+        if _change(few, picture) <= COLOUR_CHANGE and _change(few.reduce(4), picture.reduce(4)) <= AREA_CHANGE:
             picture = few
             break
     stream = io.BytesIO()
     picture.save(stream, "WEBP", lossless=True, method=4, quality=100)
     return stream.getvalue()
+
+
+def _change(one, other):
+    """Return the largest difference of two pictures in any colour."""
+    return max(high for _, high in ImageChops.difference(one, other).getextrema())
 
 
 def lighten(page: str, folder: Path, style: str) -> str:
