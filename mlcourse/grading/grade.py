@@ -87,7 +87,7 @@ def grade_class(
     config = nbgrader_config(root)
     source = instructor_notebook(root, lab)
     students = students_of(lab, root)
-    with gradebook_of(config) as gradebook, pool(workers, sandbox, scheduler) as (submit, width):
+    with gradebook_of(config) as gradebook, pool(workers, sandbox, scheduler, cells_of(source)) as (submit, width):
         record = Recorder(gradebook, config, lab, root)
         stored = Results(root, None)
         graded = Index(root / "_build" / "graded" / f"{lab}.json", {} if again else None)
@@ -269,12 +269,12 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def pool(workers, sandbox, scheduler) -> Iterator[tuple[Callable, int]]:
+def pool(workers, sandbox, scheduler, reference) -> Iterator[tuple[Callable, int]]:
     """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
     if scheduler is None:
         workers = workers or len(os.sched_getaffinity(0))
         desks = queue.SimpleQueue()
-        every = [Desk(sandbox) for _ in range(workers)]
+        every = [Desk(sandbox, reference) for _ in range(workers)]
         for desk in every:
             desks.put(desk)
         executor = concurrent.futures.ThreadPoolExecutor(workers)
@@ -307,7 +307,7 @@ def _run_here(desks, cells):
 
 
 def run_there(cells: list[dict], sandbox: bool) -> dict:
-    """Run a notebook on a worker of a cluster, at its one desk."""
+    """Run a notebook on a worker of a cluster, at its one desk, which serves all labs."""
     from mlcourse.grading.preprocessors import the_desk
 
     return run(the_desk(sandbox), [Cell(**cell) for cell in cells])

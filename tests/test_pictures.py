@@ -1,0 +1,95 @@
+"""Figures that hold the same as the instructor's are not drawn again, and nobody can tell."""
+
+import base64
+import io
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mlcourse.grading.desk import FEW, INSTALL, Desk
+from mlcourse.grading.examiner import Cell
+
+GIVEN = "import numpy as np\nimport matplotlib.pyplot as plt\nfrom mlcourse import plotting\nplotting.use_style()"
+DRAW = "fig, (left, right) = plt.subplots(ncols=2)\nleft.plot(np.arange(5), {0}, label='curve')\nright.hist({0})\n{1}"
+SHOW = "left.legend()\nplt.show()"
+# In the box, how many pictures are kept, and what can be read of them
+KEPT = "kept = get_ipython().pictures.sealed\nprint(len(kept), any(b'PNG' in one for one in kept.values()))"
+NOTICE = """
+from matplotlib.figure import Figure
+draw = Figure.draw
+Figure.draw = lambda *arguments: [print("drawn"), draw(*arguments)]
+"""
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["in the box", "without a box"])
+def desks(request):
+    """Return two desks, of which the first knows the instructor's notebook and has graded enough to use it."""
+    if request.param and not shutil.which("bwrap"):
+        message = f"no bubblewrap: {INSTALL}"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    reference = [Cell(GIVEN), Cell(DRAW.format("[1, 2, 4, 8, 16]", SHOW)), Cell("assert False", "a-test")]
+    desks = Desk(request.param, reference), Desk(request.param)
+    for _ in range(FEW):
+        desks[0].grade([Cell("1")])
+    yield desks
+    for desk in desks:
+        desk.close()
+
+
+def shown(desk, *sources):
+    """Return the pixels of the last picture of a notebook, and what it printed before."""
+    result = desk.grade([Cell(GIVEN), *map(Cell, sources)])
+    outputs = [output for outputs in result["outputs"] for output in outputs]
+    pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    text = "".join(output.get("text", "") for output in outputs)
+    with Image.open(io.BytesIO(base64.b64decode(pictures[-1]))) as picture:
+        return np.asarray(picture.convert("RGB")), text
+
+
+def test_a_figure_that_holds_what_the_instructors_does_is_not_drawn_and_looks_the_same(desks):
+    same = "values = 2 ** np.arange(5)\nvalues = values.tolist()"
+    sources = [same, NOTICE, DRAW.format("values", SHOW)]
+    (kept, said), (drawn, said_then) = (shown(desk, *sources) for desk in desks)
+    assert np.array_equal(kept, drawn)
+    assert said == "" and "drawn" in said_then
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        DRAW.format("[1, 2, 4, 8, 17]", SHOW),
+        DRAW.format("[1, 2, 4, 8, 16]", f"left.set(title='mine')\n{SHOW}"),
+        DRAW.format("[1, 2, 4, 8, 16]", f"left.lines[0].set_color('red')\n{SHOW}"),
+        DRAW.format("[1, 2, 4, 8, 16]", f"left.transData.invalidate()\nright.set_xlim(0, 99)\n{SHOW}"),
+        f"plt.rcParams['axes.unicode_minus'] = False\n{DRAW.format('[-1, 2, 4, 8, 16]', SHOW)}",
+        f"plt.rcParams['text.antialiased'] = False\n{DRAW.format('[1, 2, 4, 8, 16]', SHOW)}",
+        DRAW.format("[1, 2, 4, 8, 16]", f"left.format_coord = lambda x, y: ''\n{SHOW}"),
+    ],
+    ids=["data", "title", "colour", "limits", "setting", "another setting", "what cannot be written down"],
+)
+def test_every_other_figure_is_drawn_as_it_is(desks, change):
+    (kept, said), (drawn, _) = (shown(desk, NOTICE, change) for desk in desks)
+    assert np.array_equal(kept, drawn)
+    assert "drawn" in said
+
+
+def test_the_instructors_pictures_cannot_be_read_by_who_has_not_drawn_the_same(desks):
+    outputs = desks[0].grade([Cell(KEPT)])["outputs"]
+    assert outputs[0][0]["text"] == "1 False\n"
+
+
+def test_a_box_that_had_to_be_started_again_learns_again(desks):
+    desk = desks[0]
+    server = desk.process.pid
+    [box] = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    os.kill(int(box), signal.SIGKILL)
+    desk.grade([Cell("1")])
+    assert desk.grade([Cell(KEPT)])["outputs"][0][0]["text"] == "0 False\n"
+    for _ in range(FEW):
+        desk.grade([Cell("1")])
+    assert desk.grade([Cell(KEPT)])["outputs"][0][0]["text"] == "1 False\n"
