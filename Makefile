@@ -52,8 +52,8 @@ labs: $(READY)  ## regenerate labs/ from solutions/
 	@$(PYTHON) -m mlcourse.grading.labs
 
 lock:  ## write requirements.lock from pyproject.toml (needs uv)
-	@uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-header --upgrade --quiet \
-		--output-file requirements.lock
+	@uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-strip-extras \
+		--no-header --upgrade --quiet --output-file requirements.lock
 
 test-versions: $(READY)  ## run every check on the lowest or the newest versions (WHICH=lowest, WHICH=newest)
 	@sh tests/versions.sh "$(WHICH)" $(PYTHON)

@@ -22,7 +22,7 @@ LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 def locked():
     """Yield name, version, marker and number of hashes of each entry of the lock file."""
     for entry in re.split(r"\n(?=\w)", LOCK.replace("\\\n", " ")):
-        match = re.match(r"([\w.-]+)==([\w.]+)\s*(?:;\s*(.*?))?\s*(?=--hash)", entry)
+        match = re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([\w.]+)\s*(?:;\s*(.*?))?\s*(?=--hash)", entry)
         assert match, f"not an exact version with hashes: {entry[:80]}"
         yield match[1], Version(match[2]), match[3], entry.count("--hash=sha256:")
 
@@ -65,7 +65,7 @@ def test_every_dependency_says_why_it_is_there_or_is_one_of_the_owner_s():
     ]
     lines = (ROOT / "pyproject.toml").read_text("utf-8").splitlines()
     for name in set(DEPENDENCIES) - set(owners):
-        (line,) = [line for line in lines if re.match(rf'\s+"{name}[><=]', line)]
+        (line,) = [line for line in lines if re.match(rf'\s+"{name}(\[.*\])?[><=]', line)]
         assert re.search(r",\s+# [\w`]", line), name
 
 

@@ -6,7 +6,6 @@ after it gets everything that is due.
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import yaml
 
 from course import Lab, LiveParts, make_course, text_of
 from mlcourse.grading import GradingError
-from mlcourse.grading.desk import INSTALL, Desk
+from mlcourse.grading.desk import Desk
 from mlcourse.grading.examiner import Cell
 from mlcourse.grading.labs import grade_id, squeezed
 from paths import ROOT
@@ -152,13 +151,6 @@ def processes(pid):
 
 def groups():
     return {str(path) for path in Path("/sys/fs/cgroup").glob("**/mlcourse-*")}
-
-
-@pytest.fixture(scope="module")
-def bubblewrap():
-    if not shutil.which("bwrap"):
-        message = f"no bubblewrap: {INSTALL}"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
 @pytest.fixture(scope="module")
