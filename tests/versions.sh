@@ -19,7 +19,7 @@ import tomllib
 
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 for line in [*project["dependencies"], *project["optional-dependencies"]["cluster"]]:
-    print(re.sub(r"([\w-]+)>=([\w.]+).*", r"\1==\2", line))
+    print(re.sub(r"([\w-]+)(\[.*\])?>=([\w.]+).*", r"\1==\3", line))
 PYTHON
     $pip --constraint "$venv/constraints.txt" --editable ".[cluster]"
 else
