@@ -14,6 +14,8 @@ from mlcourse.grading.examiner import Cell
 from mlcourse.grading.labs import grade_id, grader, read_lab
 from paths import LABS, ROOT
 
+# The one difference: an answer that inverts a nearly singular matrix is wrong by other digits in each process
+ILL_CONDITIONED = {"fit-least-squares-2", "fit-least-squares-3"}
 # A lab of numbers and tables, and the quickest two of the others; `make cold` takes every lab, which lasts minutes
 NAMES = LABS if os.environ.get("EVERY_LAB") else [LABS[0], LABS[5], LABS[2]]
 
@@ -70,6 +72,10 @@ def sentence(message):
     return " ".join(re.sub(r"\x1b\[[\d;]*m", "", message).split())
 
 
+def compared(test, sentence):
+    return re.sub(r"-?\d[\d.,e+-]*", "#", sentence) if test in ILL_CONDITIONED else sentence
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_right_answers_pass_and_wrong_ones_get_the_sentences_of_the_grader(name, desk, tmp_path):
     source = read_lab(ROOT / "solutions" / f"{name}.md")
@@ -77,6 +83,8 @@ def test_right_answers_pass_and_wrong_ones_get_the_sentences_of_the_grader(name,
     answers = right_answers(source) | wrong
     said, graded = validate(name, answers, tmp_path), grade(desk, source, answers)
     assert said, "none of the wrong answers is seen by the visible tests"
-    assert said == {test: graded.get(test) for test in said}
+    assert {test: compared(test, said[test]) for test in said} == {
+        test: compared(test, graded.get(test, "")) for test in said
+    }
     tests = {grade_id(cell): cell.source for cell in source.cells}
     assert all("### BEGIN HIDDEN TESTS" in tests[test] for test in graded.keys() - said.keys())
