@@ -42,6 +42,13 @@ TYPESET = """async () => {
     if (wide.scrollWidth > room) wide.style.zoom = 0.99 * room / wide.scrollWidth;
   }
 }"""
+# Otherwise Chromium breaks a long page in two ways, in turns
+LAY_OUT_ANEW = """() => {
+  for (const hidden of [true, false]) {
+    document.body.hidden = hidden;
+    document.body.getBoundingClientRect();
+  }
+}"""
 NUMBER_CONTENTS = """(pages) => {
   for (const link of document.querySelectorAll(".print-contents a")) link.dataset.page = pages[link.hash.slice(1)];
 }"""
@@ -253,14 +260,11 @@ def _tag(page, tag_name, text="", css_class=None, **attributes):
 
 
 def _print(path, target, browser):
-    """Print a page until its contents give the pages on which everything is.
-
-    Chromium may break a long page in two ways, in turns: so the contents are numbered anew after every other print.
-    """
+    """Print a page until its contents give the pages on which everything is; the first print is a draft for that."""
     from playwright.sync_api import sync_playwright
     from pypdf import PdfReader
 
-    options = {"path": target, "outline": True, "tagged": True, "prefer_css_page_size": True, "print_background": True}
+    options = {"path": target, "prefer_css_page_size": True, "print_background": True}
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
         page = chromium.new_page(viewport={"width": PRINTED_WIDTH, "height": 900}, color_scheme="light")
@@ -270,7 +274,8 @@ def _print(path, target, browser):
         page.evaluate(TYPESET)
         shown = None
         for attempt in range(PRINTS):
-            page.pdf(**options)
+            page.evaluate(LAY_OUT_ANEW)
+            page.pdf(**options, outline=attempt > 0, tagged=attempt > 0)
             reader = PdfReader(target)
             places = {
                 name.lstrip("/"): reader.get_destination_page_number(at) + 1
@@ -278,8 +283,7 @@ def _print(path, target, browser):
             }
             if places == shown:
                 break
-            if attempt % 2 == 0:
-                page.evaluate(NUMBER_CONTENTS, shown := places)
+            page.evaluate(NUMBER_CONTENTS, shown := places)
         else:
             print("Some numbers in the contents of the PDF may be one off: delete it and print it again.")
         chromium.close()
