@@ -340,8 +340,10 @@ def _check_split(split):
 
 def _read_floats(name):
     # NumPy reads every bit of a float; older versions of pandas.read_csv miss the last one of some
-    columns = np.genfromtxt(_data_file(name), delimiter=",", names=True)
-    return {column: columns[column].copy() for column in columns.dtype.names}
+    with _data_file(name).open(encoding="utf-8") as file:
+        names = file.readline().strip().split(",")
+        columns = np.loadtxt(file, delimiter=",", unpack=True)
+    return {name: column.copy() for name, column in zip(names, columns, strict=True)}
 
 
 def _data_file(name):
