@@ -103,6 +103,14 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 LEAVE_FORMULAS = (
     "document.querySelectorAll('mjx-container > [aria-hidden=true]').forEach((one) => one.replaceChildren())"
 )
+# Of the words of a cell of code one of each kind, since the others have its colours
+LEAVE_KINDS_OF_CODE = """document.querySelectorAll(".highlight pre").forEach((pre) => {
+  const kinds = new Set();
+  for (const word of pre.querySelectorAll("span:not(:has(*))")) {
+    if (kinds.has(word.className)) word.replaceWith(...word.childNodes);
+    kinds.add(word.className);
+  }
+})"""
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 # The width of the page as soon as its scripts have answered a change
 NEXT_WIDTH = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
@@ -145,6 +153,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     large.evaluate("tag => tag.remove()")
     page.add_style_tag(content="* { transition: none !important }")
     page.evaluate(LEAVE_FORMULAS)
+    page.evaluate(LEAVE_KINDS_OF_CODE)
     barriers = []
     for theme in SCREENS[width]:
         page.emulate_media(color_scheme=theme)
