@@ -4,7 +4,7 @@ At each solution cell the student's process forks for every answer, so that each
 leaves nothing behind; the test cells run outside the box, as they always do.
 """
 
-from mlcourse.grading.examiner import Cell
+from mlcourse.grading.cells import Cell
 from mlcourse.grading.labs import grade_id, grader
 from mlcourse.grading.trial import solution_cells, test_cells
 

@@ -19,8 +19,8 @@ import yaml
 
 from course import Lab, LiveParts, make_course, text_of
 from mlcourse.grading import GradingError
+from mlcourse.grading.cells import Cell
 from mlcourse.grading.desk import Desk
-from mlcourse.grading.examiner import Cell
 from mlcourse.grading.labs import grade_id, squeezed
 from paths import ROOT
 
@@ -223,7 +223,7 @@ def test_a_server_that_is_killed_takes_everything_with_it(desk):
 def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
     script = """if True:
         from mlcourse.grading.desk import Desk
-        from mlcourse.grading.examiner import Cell
+        from mlcourse.grading.cells import Cell
         desk = Desk()
         desk.grade([])
         print(desk.process.pid, flush=True)

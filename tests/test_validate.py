@@ -9,8 +9,8 @@ import yaml
 from nbgrader.validator import Validator
 
 from course import without_markers
+from mlcourse.grading.cells import Cell
 from mlcourse.grading.desk import Desk
-from mlcourse.grading.examiner import Cell
 from mlcourse.grading.labs import grade_id, grader, read_lab
 from paths import LABS, ROOT
 

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlcourse.grading import GradingError
+from mlcourse.grading.cells import Cell, Examined, Limits, result_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BOX_MEMORY_BYTES = 4 * 2**30
@@ -44,10 +45,10 @@ class Desk:
     ----------
     sandbox : bool
         False runs the student's code without a box, with all that this user may do.
-    reference : list of mlcourse.grading.examiner.Cell
+    reference : list of mlcourse.grading.cells.Cell
         The instructor's notebook: its pictures serve for the figures of students that hold the same.
     **limits : float
-        Seconds, as in `mlcourse.grading.examiner.Limits`.
+        Seconds, as in `mlcourse.grading.cells.Limits`.
     """
 
     def __init__(self, sandbox: bool = True, reference: Sequence = (), **limits: float):
@@ -59,12 +60,12 @@ class Desk:
 
         Parameters
         ----------
-        cells : list of mlcourse.grading.examiner.Cell
+        cells : list of mlcourse.grading.cells.Cell
 
         Returns
         -------
         dict
-            The fields of `mlcourse.grading.examiner.Result`.
+            The fields of `mlcourse.grading.cells.Result`.
 
         Raises
         ------
@@ -222,8 +223,6 @@ class Server:
 
     def run(self, cells, request):
         """Fork an examiner for a notebook and return the result."""
-        from mlcourse.grading import examiner
-
         begin = time.monotonic()
         connection = self.admit(request)
         reader, writer = os.pipe()
@@ -245,8 +244,8 @@ class Server:
         if self.hear(CLEAN_SECONDS) != b"over!":
             self.start_box()
             self.wait_for_box()
-        examined = [examiner.Examined(*json.loads(line)) for line in lines]
-        return examiner.result_of(cells, examined, time.monotonic() - begin)
+        examined = [Examined(*json.loads(line)) for line in lines]
+        return result_of(cells, examined, time.monotonic() - begin)
 
     def admit(self, request):
         """Let the box begin with the next notebook and return the connection to it."""
@@ -346,9 +345,8 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    from mlcourse.grading import examiner
 
-    server = Server(options["sandbox"], examiner.Limits(**options["limits"]))
+    server = Server(options["sandbox"], Limits(**options["limits"]))
     try:
         serve(server, answers)
     except GradingError as error:
@@ -362,17 +360,17 @@ def main() -> None:
 
 def serve(server, answers):
     """Grade each list of cells that a line of standard input holds, until it is closed."""
-    from mlcourse.grading import box, examiner
+    from mlcourse.grading import box
 
     server.start_box()
-    for name in box.MODULES:
+    for name in [*box.MODULES, "mlcourse.grading.examiner"]:
         importlib.import_module(name)
     server.wait_for_box()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*box.GARBAGE)
     print("ready", file=answers, flush=True)
-    notebooks = ([examiner.Cell(**cell) for cell in json.loads(line)] for line in sys.stdin)
+    notebooks = ([Cell(**cell) for cell in json.loads(line)] for line in sys.stdin)
     server.reference = next(notebooks, [])
     for cells in notebooks:
         print(json.dumps(dataclasses.asdict(server.grade(cells))), file=answers, flush=True)

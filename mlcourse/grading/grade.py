@@ -19,8 +19,8 @@ from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solut
 from sqlalchemy.exc import SQLAlchemyError
 
 from mlcourse.grading import GradingError
+from mlcourse.grading.cells import Cell, Result, failure
 from mlcourse.grading.desk import Desk, DeskEnded
-from mlcourse.grading.examiner import Cell, Result, failure
 from mlcourse.grading.labs import nbgrader_config
 from mlcourse.grading.results import Results, cells_of, circumstances, write_outputs
 from mlcourse.grading.submissions import check_timestamp, find_notebook, instructor_notebook, read_submission

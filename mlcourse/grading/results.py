@@ -11,8 +11,8 @@ from pathlib import Path
 from nbformat import NotebookNode, from_dict
 from nbgrader.utils import is_grade, is_solution
 
+from mlcourse.grading.cells import Cell
 from mlcourse.grading.desk import ROOT, Desk
-from mlcourse.grading.examiner import Cell
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 
