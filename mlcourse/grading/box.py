@@ -61,9 +61,8 @@ OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
 SHOWN_CHARACTERS = 2000
 RUN, LEARN = b"r", b"l"  # what the server asks for: a submission, or the instructor's notebook
-# The course's style leaves no margin that had to be cut off, and
-# the look for one, as Jupyter does it, takes a third of the time; so does a picture of twice the size, and so does the
-# search for the place of a single pair of axes.
+# The course's style leaves no margin that had to be cut off, and the look for one, as Jupyter does it, takes a third of
+# the time; so does a picture of twice the size, and so does the search for the place of a single pair of axes.
 PICTURE = {"bbox_inches": None, "dpi": 80, "pil_kwargs": {"compress_level": 1}}
 PLACE = (0.15, 0.17, 0.82, 0.72)
 # Allocations between two looks for garbage: what a lab leaves fits into the memory, and a look takes longer than most
