@@ -107,8 +107,9 @@ LEAVE_FORMULAS = (
 LEAVE_KINDS_OF_CODE = """document.querySelectorAll(".highlight pre").forEach((pre) => {
   const kinds = new Set();
   for (const word of pre.querySelectorAll("span:not(:has(*))")) {
-    if (kinds.has(word.className)) word.replaceWith(...word.childNodes);
-    kinds.add(word.className);
+    const kind = `${word.parentElement.className}|${word.className}`;
+    if (kinds.has(kind)) word.replaceWith(...word.childNodes);
+    kinds.add(kind);
   }
 })"""
 # What is not on the screen is there for the keyboard, but not laid out anew after each key
