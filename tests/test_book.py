@@ -53,12 +53,16 @@ def test_a_build_with_nothing_changed_ends_at_once_and_changed_text_executes_not
 
 def test_a_page_shows_what_its_cells_give_now_and_how_long_they_took(course):
     (course.root / "helper.py").write_text("word = 'before'\n")
-    course.write(text="{{ times }}", code="import helper\nhelper.word")
-    page = course.build() / "book" / "index.html"
+    draw = "import helper\nfrom matplotlib import pyplot\npyplot.title(helper.word)\npyplot.show()\nhelper.word"
+    course.write(text="{{ times }}", code=draw)
+    site = course.build()
+    page, [before] = site / "book" / "index.html", (site / "_images").iterdir()
     assert "before" in page.read_text() and BeautifulSoup(page.read_text(), "html.parser").select_one(".times td a")
     (course.root / "helper.py").write_text("word = 'afterwards'\n")
     course.build()
+    [afterwards] = (site / "_images").iterdir()
     assert "afterwards" in page.read_text()
+    assert afterwards != before and afterwards.name in page.read_text()
 
 
 @pytest.mark.parametrize("changed", ["mlcourse/helper.py", "data/table.csv", "requirements.lock", "references.bib"])

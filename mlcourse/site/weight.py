@@ -16,7 +16,9 @@ import shutil
 from collections.abc import Container, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote
 
+import numpy as np
 from docutils import nodes
 from fontTools import subset
 from fontTools.ttLib import TTFont
@@ -94,16 +96,24 @@ def small_picture(path: Path) -> bytes:
     """
     with Image.open(path) as file:
         picture = file.convert("RGB")
+    sample = _sample(picture)
     for colours in PALETTES:
         # The method keeps rare colours, such as the ends of a colour bar, and the means the most frequent ones
-        options = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}
-        few = picture.quantize(colours, **options).convert("RGB")
+        palette = sample.quantize(colours, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
+        few = picture.quantize(palette=palette, dither=Image.Dither.NONE).convert("RGB")
         if _change(few, picture) <= COLOUR_CHANGE and _change(few.reduce(4), picture.reduce(4)) <= AREA_CHANGE:
             picture = few
             break
     stream = io.BytesIO()
     picture.save(stream, "WEBP", lossless=True, method=4, quality=100)
     return stream.getvalue()
+
+
+def _sample(picture):
+    """Return a row of pixels with all colours of a picture, in which a frequent one has a sixteenth of its pixels."""
+    codes, counts = np.unique(np.asarray(picture) @ np.array([1, 256, 65536], dtype=np.uint32), return_counts=True)
+    codes = np.repeat(codes, np.maximum(1, counts // 16)).astype("<u4")
+    return Image.fromarray(codes.view(np.uint8).reshape(1, -1, 4)[..., :3].copy())
 
 
 def _change(one, other):
@@ -220,10 +230,11 @@ def _lighten_site(app, error):
         if not small.exists() or small.stat().st_mtime < THIS_MODULE_CHANGED:
             small.write_bytes(small_font(path, LETTERS_ALONE.get(path.stem, ALL_CODES)))
         shutil.copyfile(small, path)
-    new, styles = {}, []
+    new, styles, shown = {}, [], set()
     for path in site.glob("**/*.html"):
         if "_static" not in path.parts:
             page = path.read_text(encoding="utf-8")
+            shown.update(unquote(name) for name in re.findall(r'_images/([^"?#]+)', page))
             words.update(re.findall(r"[\w-]+", " ".join(re.findall('class="([^"]*)"', page))))
             found = [(path.parent / name).resolve() for name in re.findall(STYLE_LINK, page)]
             if found and found != [site / STYLE]:
@@ -236,6 +247,9 @@ def _lighten_site(app, error):
     for path, page in new.items():
         address = f"{os.path.relpath(site / STYLE, path.parent)}?v={version}"
         path.write_text(lighten(page, path.parent, address), encoding="utf-8")
+    for picture in site.glob("_images/*"):
+        if picture.name not in shown:
+            picture.unlink()  # of an earlier build
 
 
 def connect(app):
