@@ -267,6 +267,21 @@ def test_nothing_is_left_when_the_desk_closes(desk):
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="here all tests run as a user who is not root")
+def test_who_is_not_root_has_the_same_box(bubblewrap):
+    code = textwrap.dedent("""
+        import os, test_hostile as hostile
+        desk = hostile.Desk(**hostile.LIMITS)
+        for answer in (hostile.RIGHT, hostile.ATTACKS["detached-child"]["code"], hostile.RIGHT):
+            print(os.getuid(), *hostile.grade(desk, answer)[0])
+        desk.close()
+    """)
+    command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=False)
+    right = " ".join(["1000", *TESTS])
+    assert run.stdout.splitlines() == [right, f"1000 {ATTACKS['detached-child']['gets']}", right], run.stderr
+
+
 def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     desk = Desk()
