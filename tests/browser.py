@@ -14,3 +14,8 @@ SHOW_ALL = """async () => {
 DISTORTED = """() => [...document.querySelectorAll("article img")].filter((image) => image.checkVisibility())
   .filter((image) => Math.abs(image.height * image.naturalWidth / image.width / image.naturalHeight - 1) > 0.02)
   .map((image) => image.src)"""
+# The boxes that hide a part of what they hold, formulas for assistive technology left out
+CUT = """() => [...document.querySelectorAll("main *")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1 && !one.closest("mjx-container"))
+  .filter((one) => ["hidden", "clip"].includes(getComputedStyle(one).overflowX) && one.checkVisibility())
+  .map((one) => one.outerHTML.slice(0, 200))"""

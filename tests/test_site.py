@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
-from browser import DISTORTED, SHOW_ALL
+from browser import CUT, DISTORTED, SHOW_ALL
 from paths import CHAPTERS, PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
@@ -162,7 +162,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     unseen = page.evaluate(SHOW_ALL)
     page.wait_for_load_state("networkidle")
     unset = page.locator("mjx-merror, .math:not(:has(mjx-container))").count()
-    distorted = page.evaluate(DISTORTED)
+    distorted, cut = page.evaluate(DISTORTED), page.evaluate(CUT)
     fonts, letters = page.evaluate(FORMULA_LETTERS)
     wide = page.evaluate("document.documentElement.scrollWidth")
     large = page.add_style_tag(content="html { font-size: 200% !important }")
@@ -182,7 +182,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     record_property("summary", line)
     assert not [url for url in requests if address not in url and not url.startswith("data:")]
     assert not errors
-    assert not unseen and not distorted
+    assert not unseen and not distorted and not cut
     assert not unset, "a formula could not be read"
     assert not [letter for letter in letters if not has_font(letter, fonts)], "no font has this letter of a formula"
     assert not barriers, "\n".join(barriers)
