@@ -23,6 +23,7 @@ from docutils import nodes
 from fontTools import subset
 from fontTools.ttLib import TTFont
 from PIL import Image, ImageChops
+from scipy.spatial import KDTree
 from sphinx.transforms import SphinxTransform
 
 PALETTES = (32, 64, 128, 256)
@@ -96,24 +97,23 @@ def small_picture(path: Path) -> bytes:
     """
     with Image.open(path) as file:
         picture = file.convert("RGB")
-    sample = _sample(picture)
-    for colours in PALETTES:
+    codes = np.asarray(picture) @ np.array([1, 2**8, 2**16], dtype=np.uint32)
+    codes, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    colours = codes.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3]
+    # All colours in a row, a frequent one with an eighth of its pixels
+    sample = Image.fromarray(np.repeat(colours, np.maximum(1, counts // 8), axis=0)[np.newaxis])
+    for number in PALETTES:
         # The method keeps rare colours, such as the ends of a colour bar, and the means the most frequent ones
-        palette = sample.quantize(colours, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
-        few = picture.quantize(palette=palette, dither=Image.Dither.NONE).convert("RGB")
+        palette = sample.quantize(number, method=Image.Quantize.MAXCOVERAGE, kmeans=1).getpalette()
+        palette = np.array(palette, dtype=np.uint8).reshape(-1, 3)
+        nearest = palette[KDTree(palette).query(colours)[1]]
+        few = Image.fromarray(nearest[places.reshape(picture.height, picture.width)])
         if _change(few, picture) <= COLOUR_CHANGE and _change(few.reduce(4), picture.reduce(4)) <= AREA_CHANGE:
             picture = few
             break
     stream = io.BytesIO()
     picture.save(stream, "WEBP", lossless=True, method=4, quality=100)
     return stream.getvalue()
-
-
-def _sample(picture):
-    """Return a row of pixels with all colours of a picture, in which a frequent one has a sixteenth of its pixels."""
-    codes, counts = np.unique(np.asarray(picture) @ np.array([1, 256, 65536], dtype=np.uint32), return_counts=True)
-    codes = np.repeat(codes, np.maximum(1, counts // 16)).astype("<u4")
-    return Image.fromarray(codes.view(np.uint8).reshape(1, -1, 4)[..., :3].copy())
 
 
 def _change(one, other):
