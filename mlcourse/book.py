@@ -40,13 +40,17 @@ SITE_INPUTS = (
     "pyproject.toml",
 )
 # A build makes millions of small objects and drops few, so Python's search for garbage takes most of the time. And
-# importing the package that lets jsonschema check international addresses, which no notebook has, takes seconds.
+# importing the package that lets jsonschema check international addresses, which no notebook has, takes seconds. Giving
+# back all memory at the end, piece by piece, takes as long.
 SPHINX = """
-import gc, sys
+import gc, os, sys
 gc.disable()
 sys.modules["rfc3987_syntax"] = None
 from jupyter_book.cli.main import main
-main()
+main(standalone_mode=False)
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
 """
 
 

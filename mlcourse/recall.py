@@ -1,8 +1,8 @@
 """Put the questions of a chapter into a later one: a Sphinx extension, named in ``_config.yml``.
 
 ``{recall}`` with the names of quizzes shows them again, as their own page shows them, with a link to their part of the
-chapter. A page that recalls a quiz is written again when the page of the quiz was read again. Pages with questions, and
-only they, load the script and the style of the questions.
+chapter. A page that recalls a quiz is written again when the quiz, or the part that asks it, has changed. Pages with
+questions, and only they, load the script and the style of the questions.
 """
 
 import re
@@ -76,6 +76,11 @@ def _collect(app, doctree):
         quizzes[found[1]] = Source(page, part["ids"][0], part.next_node(nodes.title).astext(), output.astext())
 
 
+def _remember(_, env, *__):
+    env.mlcourse_quizzes_before = dict(_quizzes(env))
+    return []
+
+
 def _purge(_, env, page):
     for name in [name for name, source in _quizzes(env).items() if source.page == page]:
         del env.mlcourse_quizzes[name]
@@ -87,17 +92,10 @@ def _merge(_, env, pages, other):
     _recalls(env).update({page: names for page, names in _recalls(other).items() if page in pages})
 
 
-def _note_what_is_read(_, env, pages):
-    env.mlcourse_read = set(pages)
-
-
 def _pages_to_write_again(_, env):
-    quizzes = _quizzes(env)
-    return [
-        page
-        for page, names in _recalls(env).items()
-        if any(name not in quizzes or quizzes[name].page in env.mlcourse_read for name in names)
-    ]
+    now, before = _quizzes(env), vars(env).pop("mlcourse_quizzes_before")
+    changed = {name for names in _recalls(env).values() for name in names if now.get(name) != before.get(name)}
+    return [page for page, names in _recalls(env).items() if changed & {*names}]
 
 
 def _fill(app, doctree, page):
@@ -126,7 +124,7 @@ def setup(app):
     app.add_directive("recall", Recall)
     app.connect("env-purge-doc", _purge)
     app.connect("env-merge-info", _merge)
-    app.connect("env-before-read-docs", _note_what_is_read)
+    app.connect("env-get-outdated", _remember)
     app.connect("doctree-read", _collect)
     app.connect("env-updated", _pages_to_write_again)
     app.connect("doctree-resolved", _fill)

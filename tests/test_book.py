@@ -114,6 +114,10 @@ def test_a_recalled_question_stands_in_the_later_page_and_follows_the_earlier_on
     two_pages.write(code=ASK.format(question="What is the sum?"))
     two_pages.build()
     assert "What is the sum?" in later.read_text() and "How much" not in later.read_text()
+    written = later.stat().st_mtime_ns
+    two_pages.write(text="Other text.", code=ASK.format(question="What is the sum?"))
+    assert "Other text." in (two_pages.build() / "book" / "index.html").read_text()
+    assert later.stat().st_mtime_ns == written, "no question has changed"
 
 
 def test_to_recall_a_question_that_no_page_asks_fails_the_build(two_pages):
