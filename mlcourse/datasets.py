@@ -3,6 +3,7 @@
 `data/README.md` gives the source, the licence and the hash of every file.
 """
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -339,11 +340,16 @@ def _check_split(split):
 
 
 def _read_floats(name):
+    return {name: column.copy() for name, column in _columns(_data_file(name)).items()}
+
+
+@functools.cache
+def _columns(path):
     # NumPy reads every bit of a float; older versions of pandas.read_csv miss the last one of some
-    with _data_file(name).open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8") as file:
         names = file.readline().strip().split(",")
         columns = np.loadtxt(file, delimiter=",", unpack=True)
-    return {name: column.copy() for name, column in zip(names, columns, strict=True)}
+    return dict(zip(names, columns, strict=True))
 
 
 def _data_file(name):

@@ -49,6 +49,12 @@ def test_the_one_style_sheet_has_the_letter_of_every_icon_that_it_shows():
     assert shown and shown <= letters
 
 
+def test_the_site_holds_nothing_large_that_no_page_loads():
+    files = [path for path in (BUILT / "html").rglob("*") if path.is_file()]
+    assert not [path for path in files if path.stat().st_size > 1_000_000]
+    assert sum(path.stat().st_size for path in files) < 20_000_000
+
+
 def test_every_icon_of_a_page_has_its_rule_in_the_style_sheet():
     style = (BUILT / "html" / "_static" / "site.css").read_text("utf-8")
     sizes = {"fa-solid", "fa-regular", "fa-brands", "fa-lg", "fa-sm"}

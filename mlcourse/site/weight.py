@@ -4,7 +4,7 @@ A picture of a chapter is a PNG of many colours, of which mostly few are needed:
 palette a third of the size, and is loaded when a reader comes near. The theme loads all of Font Awesome twice, as a
 script and as fonts, and styles for everything that Bootstrap has: the site keeps the letters of the fonts and the rules
 that it uses, and joins all its style sheets. MathJax comes in the parts that ``_config.yml`` names, without its menu,
-and with smaller fonts.
+and with smaller fonts. What no page loads is not on the site.
 """
 
 import base64
@@ -52,6 +52,16 @@ THEME = '(matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light")'
 FORMULA_FONTS = "_static/mathjax/output/chtml/fonts/woff-v2/MathJax_*.woff"
 ALL_CODES = range(0x110000)
 BEFORE_SYMBOLS = range(0x400)  # Latin and Greek letters, digits, accents
+# MathJax put together in other ways, its other output, its menu and its speech; all icons; what debuggers read
+NEVER_LOADED = (
+    "mathjax/*-*.js",
+    "mathjax/latest.js",
+    "mathjax/output/svg*/**/*",
+    "mathjax/sre/**/*",
+    "mathjax/ui/*",
+    "scripts/fontawesome.js",
+    "**/*.map",
+)
 # The fonts of MathJax of which formulas need the letters alone, often just one of them; each other font is kept whole
 LETTERS_ALONE = {
     "MathJax_AMS-Regular": range(ord("A"), ord("Z") + 1),
@@ -250,6 +260,8 @@ def _lighten_site(app, error):
     for picture in site.glob("_images/*"):
         if picture.name not in shown:
             picture.unlink()  # of an earlier build
+    for path in [path for pattern in NEVER_LOADED for path in site.glob(f"_static/{pattern}") if path.is_file()]:
+        path.unlink()
 
 
 def connect(app):
