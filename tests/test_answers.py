@@ -5,6 +5,8 @@
 
 import re
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
@@ -34,7 +36,9 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 @pytest.fixture(scope="module", params=LABS)
 def lab(request):
-    return audit.audit(request.param, ROOT)
+    # In a fresh process, which is small: a worker that ran other tests takes several times as long to fork
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        return fresh.submit(audit.audit, request.param, ROOT).result()
 
 
 @pytest.fixture(scope="session")
