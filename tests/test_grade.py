@@ -15,7 +15,7 @@ from distributed import LocalCluster
 from course import Lab, make_course
 from mlcourse.cli import main
 from mlcourse.grading import GradingError
-from mlcourse.grading.grade import grade_class, gradebook_of
+from mlcourse.grading.grade import grade_class, gradebook_of, uninterrupted
 from mlcourse.grading.labs import nbgrader_config, release
 from paths import ROOT
 
@@ -108,12 +108,30 @@ def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, 
     time.sleep(1)
     run.send_signal(signal.SIGINT)
     _, message = run.communicate(timeout=30)
-    assert run.returncode == 130 and "type the same command again" in message
+    assert run.returncode == 130 and "type the same command again" in message, message
     done = {path.parent.parent.name for path in course.glob(f"autograded/*/{LAB}/{LAB}.ipynb")}
     assert done and "wrong" not in done
     nbformat.write(notebook, path)
     summary = grade_class(LAB, course)
     assert summary.unchanged == len(done) and summary.unchanged + summary.graded == len(lab.submitted) + 2
+
+
+def test_ctrl_c_waits_until_a_submission_is_recorded():
+    done = []
+
+    def record():
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("recorded")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            record()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == ["recorded"]
 
 
 def test_the_outputs_hold_what_a_marker_reads(graded):

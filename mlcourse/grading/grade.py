@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import queue
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -94,8 +96,9 @@ def grade_class(
         running = {}
 
         def finish(prepared, result):
-            record(prepared, result)
-            graded[prepared.student] = prepared.fingerprint
+            with uninterrupted():
+                record(prepared, result)
+                graded[prepared.student] = prepared.fingerprint
             summary.graded += 1
             summary.refused += prepared.notebook.metadata.mlcourse.refused is not None
 
@@ -123,10 +126,27 @@ def grade_class(
                 collect(most=WAITING * width)
             collect(most=0)
         finally:
-            record.commit()
-            graded.write()
+            with uninterrupted():
+                record.commit()
+                graded.write()
     summary.seconds = time.monotonic() - begin
     return summary
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block: a gradebook stopped in the middle of a change takes no other."""
+    before, pressed = signal.getsignal(signal.SIGINT), []
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def students_of(lab: str, root: Path) -> list[str]:
