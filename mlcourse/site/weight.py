@@ -208,7 +208,7 @@ def small_font(path: Path, codes: Container[int]) -> bytes:
     codes : container of int
         The code points to keep.
     """
-    font = TTFont(path)
+    font = TTFont(path, recalcTimestamp=False)  # the same file in each build
     options = subset.Options(hinting=False, layout_features=[], drop_tables=["FFTM", "GDEF", "GPOS", "GSUB"])
     subsetter = subset.Subsetter(options)
     subsetter.populate(unicodes=[code for code in font.getBestCmap() if code in codes])
@@ -227,11 +227,13 @@ def _lighten_site(app, error):
     site = Path(app.outdir)
     if error or app.builder.format != "html":
         return
+    for path in [path for pattern in NEVER_LOADED for path in site.glob(f"_static/{pattern}") if path.is_file()]:
+        path.unlink()
     # The course's own rules stay, since the page that is printed is made later
     own = [(site / "_static" / name).read_text(encoding="utf-8") for name, _ in app.config.html_css_files]
     words = set(re.findall(r"[\w-]+", " ".join(own)))
     for path in site.glob("_static/**/*.js"):
-        if "mathjax" not in path.parts and path.name != "fontawesome.js":
+        if "mathjax" not in path.parts:
             words.update(re.findall(r"[\w-]+", path.read_text(encoding="utf-8")))
     script = site / SCRIPT
     script.write_text(re.sub(SCROLLING, LOOK_FIRST, script.read_text(encoding="utf-8")), encoding="utf-8")
@@ -260,8 +262,6 @@ def _lighten_site(app, error):
     for picture in site.glob("_images/*"):
         if picture.name not in shown:
             picture.unlink()  # of an earlier build
-    for path in [path for pattern in NEVER_LOADED for path in site.glob(f"_static/{pattern}") if path.is_file()]:
-        path.unlink()
 
 
 def connect(app):
