@@ -2,7 +2,7 @@
 
 # As before printing, everything is shown: formulas and pictures that would wait for the reader. Returns what failed.
 SHOW_ALL = """async () => {
-  if (window.MathJax) await MathJax.startup.promise;
+  await startMathJax?.();
   dispatchEvent(new Event("beforeprint"));
   dispatchEvent(new Event("afterprint"));
   for (const image of document.images) image.loading = "eager";

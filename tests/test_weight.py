@@ -92,3 +92,38 @@ def test_a_page_gets_one_style_sheet_and_the_sizes_of_its_pictures_and_its_text_
         'of <span class="formula-end"><span class="math notranslate nohighlight">\\(x\\)</span>,</span> and '
         "<span>4</span>\u00a0% <code>5 % 3</code>",
     ]
+
+
+PHONE = {"width": 412, "height": 823}
+
+
+def test_formulas_far_away_wait_for_what_the_reader_does_or_until_all_else_is_done(chromium, address):
+    for act in (lambda page: page.keyboard.press("Tab"), lambda page: page.clock.run_for(3000)):
+        page = chromium.new_page(viewport=PHONE)
+        page.clock.install()
+        requests = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"{address}/book/trees-and-forests.html", wait_until="networkidle")
+        assert not [url for url in requests if "mathjax/core" in url]
+        act(page)
+        page.wait_for_function("MathJax.version")
+        page.close()
+
+
+def test_a_formula_that_a_reader_comes_near_is_set(chromium, address):
+    page = chromium.new_page(viewport=PHONE)
+    page.goto(f"{address}/book/nearest-neighbours.html")
+    assert not page.locator("mjx-container").count()
+    page.locator(".math").first.scroll_into_view_if_needed()
+    page.wait_for_selector("mjx-container")
+    page.close()
+
+
+def test_a_browser_that_fills_in_forms_finds_no_field_for_text_before_the_page_is_there(chromium, address):
+    page = chromium.new_page(viewport=PHONE)
+    fields = "document.querySelectorAll('fieldset.quiz input[type=text]').length"
+    page.add_init_script(f"addEventListener('DOMContentLoaded', () => {{ found = {fields} }})")
+    page.goto(f"{address}/book/linear-models.html")
+    assert page.evaluate("found") == 0
+    assert page.evaluate(fields) > 0
+    page.close()

@@ -9,7 +9,7 @@ for (const figure of document.querySelectorAll("div.explore")) {
   const start = uri.indexOf(",") + 1;
   const lines = decodeURIComponent(uri.slice(start)).split("\n");
 
-  const show = () => {
+  const show = (event) => {
     let number = 0;
     sliders.forEach((slider) => {
       const text = slider.values[slider.input.value];
@@ -20,7 +20,7 @@ for (const figure of document.querySelectorAll("div.explore")) {
     const [said, changes] = states[number];
     const changed = [...lines];
     for (const [from, to, text] of changes) changed.splice(from, to - from, ...(text ? text.split("\n") : []));
-    picture.src = uri.slice(0, start) + encodeURIComponent(changed.join("\n"));
+    if (event) picture.src = uri.slice(0, start) + encodeURIComponent(changed.join("\n"));
     sentence.textContent = said;
   };
 
@@ -37,6 +37,6 @@ for (const figure of document.querySelectorAll("div.explore")) {
     controls.append(row);
   }
   picture.after(controls);
-  show();
+  show();  // the picture is there already
   sentence.setAttribute("aria-live", "polite");
 }

@@ -37,12 +37,15 @@ const layOutNext = () => {
 };
 const layOutAll = () => layOut(sections.length);
 const isNew = performance.getEntriesByType("navigation")[0]?.type === "navigate" && !location.hash;
-if (isNew) whenIdle(layOutNext);
+if (isNew) requestAnimationFrame(() => whenIdle(layOutNext));  // the page is shown first
 else layOutAll();
 for (const kind of ["pointerdown", "keydown", "scroll", "beforeprint"]) addEventListener(kind, layOutAll);
 
 /* A formula is set when it comes within two screens of the reader: a chapter has hundreds, and a phone would be busy
-   with them for many seconds. Before a page is printed the others follow. The fonts stand in mathjax.css. */
+   with them for many seconds. MathJax itself, as much code as all else, waits until a formula is a screen away, the
+   reader does something, or everything else is done. Before a page is printed all other formulas follow. The fonts
+   stand in mathjax.css. */
+let startMathJax;
 if (window.MathJax) {
   const all = document.querySelectorAll(".math");
   const waiting = [];
@@ -75,11 +78,29 @@ if (window.MathJax) {
     waiting.push(...formulas);
     if (!busy) setNext();
   }, { rootMargin: "200%" });
-  const pageReady = () => {
-    MathJax.startup.document.outputJax.font.addFontURLs = () => {};
-    all.forEach((formula) => near.observe(formula));
+  const started = new Promise((resolve) => {
+    MathJax.startup = {
+      pageReady: () => {
+        MathJax.startup.document.outputJax.font.addFontURLs = () => {};
+        all.forEach((formula) => near.observe(formula));
+        resolve();
+      },
+    };
+  });
+  const first = new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting)) startMathJax();
+  }, { rootMargin: "100%" });
+  startMathJax = () => {
+    first.disconnect();
+    const script = document.createElement("script");
+    script.src = document.querySelector("link[rel=prefetch][href*=mathjax]").href;
+    document.head.append(script);
+    startMathJax = () => started;
+    return started;
   };
-  MathJax.startup = { pageReady };
+  all.forEach((formula) => first.observe(formula));
+  for (const kind of ["pointerdown", "keydown", "scroll"]) addEventListener(kind, () => startMathJax(), { once: true });
+  addEventListener("load", () => setTimeout(() => startMathJax(), 3000));
   addEventListener("beforeprint", () => {
     MathJax.typeset?.();
     reach(all);

@@ -20,6 +20,11 @@
   const forgets = quizzes.map((quiz) => {
     const inputs = [...quiz.querySelectorAll(".quiz-answers input")];
     const isChoice = inputs[0].type === "radio";
+    if (!isChoice) {
+      // A browser that fills in forms would compute the layout of whole sections to look at their fields for text
+      inputs[0].type = "hidden";
+      addEventListener("load", () => { inputs[0].type = "text"; });
+    }
     const buttons = quiz.querySelector(".quiz-buttons");
     const verdict = quiz.querySelector(".quiz-verdict");
     const explanations = [...quiz.querySelectorAll("li[data-key]")];

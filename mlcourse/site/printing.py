@@ -160,7 +160,8 @@ def _head(site, name):
     """Return what a page's head holds of styles and mathematics."""
     page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
     kept = page.head.select("meta[charset], title, link[rel=stylesheet]")
-    kept += [tag for tag in page.head.find_all("script") if "mathjax" in str(tag).lower()]
+    kept += [tag for tag in page.head.find_all("script") if "MathJax" in tag.text]
+    kept.append(_tag(page, "script", "", src=page.head.select_one("link[href*=mathjax]")["href"], defer=""))
     for tag in kept:
         _move(tag, name)
     return kept

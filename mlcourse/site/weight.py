@@ -70,6 +70,8 @@ LETTERS_ALONE = {
 }
 # The theme loads the index of the whole site with each page, for a search while one types that is not switched on
 SEARCH_SCRIPT = r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
+# MathJax is fetched when nothing else is, and page.js starts it
+FORMULA_SCRIPT = r'<script[^>]* src="([^"]*mathjax/startup\.js[^"]*)"[^>]*></script>'
 FORMULA_END = r'[(\[]?<span\s[^>]*"math\s[^>]*>[^<]*</span>[.,;:!?)\]]+'
 # With what precedes the blank, unless that is code
 PER_CENT = r"<(?:pre|code|script)\b.*?</(?:pre|code|script)>|(\d(?:</span>)?) %"
@@ -150,6 +152,7 @@ def lighten(page: str, folder: Path, style: str) -> str:
     page = re.sub(r'\s*<script[^>]* src="[^"]*/fontawesome\.js[^"]*"[^>]*></script>', "", page)
     page = re.sub(PLAIN_CODE, r"\1", page)
     page = re.sub(DEPRECATED_ROLE, "", page)
+    page = re.sub(FORMULA_SCRIPT, r'<link rel="prefetch" as="script" href="\1">', page)
     page = re.sub(FORMULA_END, r'<span class="formula-end">\g<0></span>', page)
     page = re.sub(PER_CENT, lambda one: f"{one[1]}\u00a0%" if one[1] else one[0], page, flags=re.S)
     if "search-results" not in page:
