@@ -91,3 +91,14 @@ def test_a_box_that_had_to_be_started_again_learns_again(desks):
     for _ in range(FEW):
         desk.grade([Cell("1")])
     assert desk.grade([Cell(KEPT)])["outputs"][0][0]["text"] == "1 False\n"
+
+
+def test_a_desk_that_serves_two_labs_knows_the_pictures_of_both(desks):
+    first, other = desks[0].reference, [Cell(GIVEN), Cell(DRAW.format("[3, 1, 4, 1, 5]", SHOW))]
+    desks[0].reference = other
+    for _ in range(FEW):
+        desks[0].grade([Cell("1")])
+    for lab in (other, first):
+        desks[0].reference = lab
+        assert shown(desks[0], NOTICE, lab[1].source)[1] == ""
+        assert "drawn" in shown(desks[1], NOTICE, lab[1].source)[1]

@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,8 @@ class Desk:
     sandbox : bool
         False runs the student's code without a box, with all that this user may do.
     reference : list of mlcourse.grading.cells.Cell
-        The instructor's notebook: its pictures serve for the figures of students that hold the same.
+        The instructor's notebook: its pictures serve for the figures of students that hold the same. A desk that serves
+        several labs gets that of the next notebook as its attribute.
     **limits : float
         Seconds, as in `mlcourse.grading.cells.Limits`.
     """
@@ -101,10 +103,11 @@ class Desk:
         if answer != "ready\n":
             self.close()
             raise GradingError(answer.strip() or "the grading process could not start: see the lines above")
-        self.tell([cell for cell in self.reference if cell.grade_id is None])
 
     def tell(self, cells):
-        print(json.dumps([dataclasses.asdict(cell) for cell in cells]), file=self.process.stdin, flush=True)
+        given = [cell for cell in self.reference if cell.grade_id is None]
+        message = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
+        print(json.dumps(message), file=self.process.stdin, flush=True)
 
     def kill(self):
         """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
@@ -165,12 +168,12 @@ class Server:
 
     def __init__(self, sandbox, limits):
         self.sandbox, self.limits, self.box = sandbox, limits, None
-        self.reference, self.done = [], 0
+        self.done = Counter()
         self.group = make_group()
 
     def start_box(self):
         self.stop_box()
-        self.done = 0
+        self.done.clear()
         if self.sandbox and not shutil.which("bwrap"):
             raise GradingError(f"there is no bubblewrap, which keeps students' code in a box: {INSTALL}")
         self.control, theirs = socket.socketpair()
@@ -212,13 +215,14 @@ class Server:
         self.stop_box()
         remove_group(self.group)
 
-    def grade(self, cells):
+    def grade(self, cells, reference):
         """Return the result of a notebook, with the pictures of the instructor's from the time on when they pay."""
         from mlcourse.grading import box
 
-        self.done += 1
-        if self.done == FEW and self.reference:
-            self.run(self.reference, box.LEARN)
+        lab = tuple(cell.source for cell in reference)
+        self.done[lab] += 1
+        if self.done[lab] == FEW and reference:
+            self.run(reference, box.LEARN)
         return self.run(cells, box.RUN)
 
     def run(self, cells, request):
@@ -359,7 +363,7 @@ def main() -> None:
 
 
 def serve(server, answers):
-    """Grade each list of cells that a line of standard input holds, until it is closed."""
+    """Grade the notebook that a line of standard input holds, with that of the instructor, until it is closed."""
     from mlcourse.grading import box
 
     server.start_box()
@@ -370,10 +374,9 @@ def serve(server, answers):
     gc.freeze()
     gc.set_threshold(*box.GARBAGE)
     print("ready", file=answers, flush=True)
-    notebooks = ([Cell(**cell) for cell in json.loads(line)] for line in sys.stdin)
-    server.reference = next(notebooks, [])
-    for cells in notebooks:
-        print(json.dumps(dataclasses.asdict(server.grade(cells))), file=answers, flush=True)
+    for line in sys.stdin:
+        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in json.loads(line))
+        print(json.dumps(dataclasses.asdict(server.grade(cells, reference))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

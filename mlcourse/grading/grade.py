@@ -315,7 +315,8 @@ def pool(workers, sandbox, scheduler, reference) -> Iterator[tuple[Callable, int
         raise GradingError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     with client, client.get_executor(pure=False) as executor:
         width = sum(client.nthreads().values()) or 1
-        yield lambda cells: executor.submit(run_there, [asdict(cell) for cell in cells], sandbox), width
+        given = [asdict(cell) for cell in reference if cell.grade_id is None]
+        yield lambda cells: executor.submit(run_there, [asdict(cell) for cell in cells], given, sandbox), width
 
 
 def _run_here(desks, cells):
@@ -326,11 +327,13 @@ def _run_here(desks, cells):
         desks.put(desk)
 
 
-def run_there(cells: list[dict], sandbox: bool) -> dict:
+def run_there(cells: list[dict], reference: list[dict], sandbox: bool) -> dict:
     """Run a notebook on a worker of a cluster, at its one desk, which serves all labs."""
     from mlcourse.grading.preprocessors import the_desk
 
-    return run(the_desk(sandbox), [Cell(**cell) for cell in cells])
+    desk = the_desk(sandbox)
+    desk.reference = [Cell(**cell) for cell in reference]
+    return run(desk, [Cell(**cell) for cell in cells])
 
 
 def run(desk: Desk, cells: list[Cell]) -> dict:
