@@ -315,8 +315,8 @@ def pool(workers, sandbox, scheduler, reference) -> Iterator[tuple[Callable, int
         raise GradingError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     with client, client.get_executor(pure=False) as executor:
         width = sum(client.nthreads().values()) or 1
-        given = [asdict(cell) for cell in reference if cell.grade_id is None]
-        yield lambda cells: executor.submit(run_there, [asdict(cell) for cell in cells], given, sandbox), width
+        there = [asdict(cell) for cell in reference]
+        yield lambda cells: executor.submit(run_there, [asdict(cell) for cell in cells], there, sandbox), width
 
 
 def _run_here(desks, cells):

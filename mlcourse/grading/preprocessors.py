@@ -34,11 +34,13 @@ class GradeInBox(NbGraderPreprocessor):
     sandbox = Bool(True, help="Whether students' code runs in a box").tag(config=True)
 
     def preprocess(self, nb, resources):
-        desk = the_desk(self.sandbox)
-        desk.reference = cells_of(instructor_notebook(Path(self.coursedir_root), resources["nbgrader"]["assignment"]))
-        results = Results(self.coursedir_root, desk)
-        cells = cells_of(nb)
-        write_outputs(nb, results.find(cells) or results.work_out(cells))
+        root, desk, cells = Path(self.coursedir_root), the_desk(self.sandbox), cells_of(nb)
+        results = Results(root, desk)
+        result = results.find(cells)
+        if result is None:
+            desk.reference = cells_of(instructor_notebook(root, resources["nbgrader"]["assignment"]))
+            result = results.work_out(cells)
+        write_outputs(nb, result)
         return nb, resources
 
     @property
