@@ -25,13 +25,15 @@ Figure.draw = lambda *arguments: [print("drawn"), draw(*arguments)]
 """
 
 
+REFERENCE = [Cell(GIVEN), Cell(DRAW.format("[1, 2, 4, 8, 16]", SHOW)), Cell("assert False", "a-test")]
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["in the box", "without a box"])
 def desks(request):
     """Return two desks, of which the first knows the instructor's notebook and has graded enough to use it."""
     if request.param:
         request.getfixturevalue("bubblewrap")
-    reference = [Cell(GIVEN), Cell(DRAW.format("[1, 2, 4, 8, 16]", SHOW)), Cell("assert False", "a-test")]
-    desks = Desk(request.param, reference), Desk(request.param)
+    desks = Desk(request.param, REFERENCE), Desk(request.param)
     for _ in range(FEW):
         desks[0].grade([Cell("1")])
     yield desks
@@ -91,6 +93,14 @@ def test_a_box_that_had_to_be_started_again_learns_again(desks):
     for _ in range(FEW):
         desk.grade([Cell("1")])
     assert desk.grade([Cell(KEPT)])["outputs"][0][0]["text"] == "1 False\n"
+
+
+@pytest.mark.parametrize(("expected", "kept"), [(FEW, "1 False\n"), (FEW - 1, "0 False\n")])
+def test_the_pictures_are_there_for_the_first_of_a_class_and_not_made_for_a_few(bubblewrap, expected, kept):
+    desk = Desk(reference=REFERENCE, expected=expected)
+    said = desk.grade([Cell(KEPT)])["outputs"][0][0]["text"]
+    desk.close()
+    assert said == kept
 
 
 def test_a_desk_that_serves_two_labs_knows_the_pictures_of_both(desks):

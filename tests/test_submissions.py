@@ -158,6 +158,13 @@ def test_a_file_that_the_instructor_may_not_read_is_an_error_for_the_instructor(
         read_submission(path, SOURCE)
 
 
+def test_what_is_written_into_the_notebook_of_a_refused_file_is_not_in_that_of_the_next(tmp_path):
+    released = release_of(SOURCE)
+    first, second = (read_submission(tmp_path / "missing.ipynb", SOURCE, released).notebook for _ in range(2))
+    first.cells[0].source = "written"
+    assert second == released == release_of(SOURCE)
+
+
 def test_the_notebook_of_a_refused_file_holds_no_solution_no_hidden_test_and_no_mark_scheme(hand_in, tmp_path):
     path = tmp_path / "refused.ipynb"
     nbformat.write(hand_in(b"").notebook, path)

@@ -31,7 +31,7 @@ BOX_MEMORY_BYTES = 4 * 2**30
 BOX_PROCESSES = 128
 START_SECONDS = 120
 CLEAN_SECONDS = 30
-FEW = 4  # notebooks for which the instructor's is not run as well
+FEW = 4  # with so many notebooks to come, the instructor's is run as well
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap"
 
 
@@ -49,12 +49,16 @@ class Desk:
     reference : list of mlcourse.grading.cells.Cell
         The instructor's notebook: its pictures serve for the figures of students that hold the same. A desk that serves
         several labs gets that of the next notebook as its attribute.
+    expected : int
+        How many notebooks are known to come. The instructor's is run before the first if they are `FEW` or more, else
+        before the one with that number.
     **limits : float
         Seconds, as in `mlcourse.grading.cells.Limits`.
     """
 
-    def __init__(self, sandbox: bool = True, reference: Sequence = (), **limits: float):
+    def __init__(self, sandbox: bool = True, reference: Sequence = (), expected: int = 0, **limits: float):
         self.sandbox, self.reference, self.limits = sandbox, reference, limits
+        self.learns_at = 1 if expected >= FEW else FEW
         self.process, self.lock, self.over = None, threading.Lock(), False
 
     def grade(self, cells) -> dict:
@@ -106,8 +110,8 @@ class Desk:
 
     def tell(self, cells):
         given = [cell for cell in self.reference if cell.grade_id is None]
-        message = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
-        print(json.dumps(message), file=self.process.stdin, flush=True)
+        notebooks = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
+        print(json.dumps([*notebooks, self.learns_at]), file=self.process.stdin, flush=True)
 
     def kill(self):
         """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
@@ -215,13 +219,13 @@ class Server:
         self.stop_box()
         remove_group(self.group)
 
-    def grade(self, cells, reference):
-        """Return the result of a notebook, with the pictures of the instructor's from the time on when they pay."""
+    def grade(self, cells, reference, learns_at):
+        """Return the result of a notebook; from that number on with the pictures of the instructor's."""
         from mlcourse.grading import box
 
         lab = tuple(cell.source for cell in reference)
         self.done[lab] += 1
-        if self.done[lab] == FEW and reference:
+        if self.done[lab] == learns_at and reference:
             self.run(reference, box.LEARN)
         return self.run(cells, box.RUN)
 
@@ -375,8 +379,9 @@ def serve(server, answers):
     gc.set_threshold(*box.GARBAGE)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in json.loads(line))
-        print(json.dumps(dataclasses.asdict(server.grade(cells, reference))), file=answers, flush=True)
+        *notebooks, learns_at = json.loads(line)
+        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in notebooks)
+        print(json.dumps(dataclasses.asdict(server.grade(cells, reference, learns_at))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,13 @@ from mlcourse.grading.cells import Cell, Result, failure
 from mlcourse.grading.desk import Desk, DeskEnded
 from mlcourse.grading.labs import nbgrader_config
 from mlcourse.grading.results import Results, cells_of, circumstances, write_outputs
-from mlcourse.grading.submissions import check_timestamp, find_notebook, instructor_notebook, read_submission
+from mlcourse.grading.submissions import (
+    check_timestamp,
+    find_notebook,
+    instructor_notebook,
+    read_submission,
+    release_of,
+)
 
 WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few enough to keep memory flat
 
@@ -88,11 +94,13 @@ def grade_class(
     begin, summary = time.monotonic(), Summary()
     config = nbgrader_config(root)
     source = instructor_notebook(root, lab)
+    released = release_of(source)
     students = students_of(lab, root)
-    with gradebook_of(config) as gradebook, pool(workers, sandbox, scheduler, cells_of(source)) as (submit, width):
+    graded = Index(root / "_build" / "graded" / f"{lab}.json", {} if again else None)
+    places = pool(workers, sandbox, scheduler, cells_of(source), len(students) - len(graded.entries))
+    with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root)
         stored = Results(root, None)
-        graded = Index(root / "_build" / "graded" / f"{lab}.json", {} if again else None)
         running = {}
 
         def finish(prepared, result):
@@ -116,7 +124,7 @@ def grade_class(
                 if graded.get(student) == mark and record.has(student):
                     summary.unchanged += 1
                 else:
-                    prepared = prepare(lab, student, root, source, mark)
+                    prepared = prepare(lab, student, root, source, released, mark)
                     result = None if again else stored.find(prepared.cells)
                     if result is None:
                         running[submit(prepared.cells)] = prepared
@@ -173,12 +181,12 @@ def gradebook_of(config) -> Gradebook:
         ) from None
 
 
-def prepare(lab, student, root, source, mark) -> Prepared:
+def prepare(lab, student, root, source, released, mark) -> Prepared:
     """Read a submission and make it ready to be run."""
     folder = root / "submitted" / student / lab
     note = check_timestamp(folder)
     path, repairs = find_notebook(folder, lab, source)
-    submission = read_submission(path or folder / f"{lab}.ipynb", source)
+    submission = read_submission(path or folder / f"{lab}.ipynb", source, released)
     notebook = submission.notebook
     repairs = [*([note] if note else []), *repairs, *submission.repairs]
     notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": submission.refused})
@@ -228,8 +236,12 @@ class Recorder:
 
     def __init__(self, gradebook, config, lab, root):
         self.gradebook, self.config, self.lab, self.root = gradebook, config, lab, root
-        cells = gradebook.find_notebook(lab, lab).source_cells
-        self.checksums = {cell.name: cell.checksum for cell in cells}
+        # The only writer need not read again what it has written, nor for every submission the cells of the lab, of
+        # which the session keeps no more than is held somewhere
+        gradebook.db().expire_on_commit = False
+        self.notebook = gradebook.find_notebook(lab, lab)
+        self.cells = [*self.notebook.grade_cells, *self.notebook.solution_cells, *self.notebook.task_cells]
+        self.checksums = {cell.name: cell.checksum for cell in self.notebook.source_cells}
         self.students = {student.id for student in gradebook.students}
         self.submitted = {one.student_id for one in gradebook.find_assignment(lab).submissions}
         self.waiting = 0
@@ -289,12 +301,12 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def pool(workers, sandbox, scheduler, reference) -> Iterator[tuple[Callable, int]]:
+def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Callable, int]]:
     """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
     if scheduler is None:
         workers = workers or len(os.sched_getaffinity(0))
         desks = queue.SimpleQueue()
-        every = [Desk(sandbox, reference) for _ in range(workers)]
+        every = [Desk(sandbox, reference, expected // workers) for _ in range(workers)]
         for desk in every:
             desks.put(desk)
         executor = concurrent.futures.ThreadPoolExecutor(workers)

@@ -64,7 +64,7 @@ class _Cell:
     attachments: dict
 
 
-def read_submission(path: Path, source: NotebookNode) -> Submission:
+def read_submission(path: Path, source: NotebookNode, released: NotebookNode | None = None) -> Submission:
     """Read a notebook that a student handed in, whatever it is.
 
     Outputs and metadata of the student are dropped, since grading makes them anew. The cells of the lab get their
@@ -76,6 +76,8 @@ def read_submission(path: Path, source: NotebookNode) -> Submission:
         The file. A symbolic link is not followed.
     source : nbformat.NotebookNode
         The instructor's notebook of the lab, from `instructor_notebook` or `mlcourse.grading.labs.read_lab`.
+    released : nbformat.NotebookNode, optional
+        What `release_of` makes of it, for whoever reads the submissions of a class.
 
     Returns
     -------
@@ -87,11 +89,11 @@ def read_submission(path: Path, source: NotebookNode) -> Submission:
     GradingError
         If the disk does not give the file; never for what is in it.
     """
-    released, repairs = release_of(source), []
+    released, repairs = released or release_of(source), []
     try:
         cells = _cells(_document(_bytes(path), repairs), repairs)
     except _Refusal as reason:
-        return Submission(released, refused=str(reason))
+        return Submission(copy.deepcopy(released), refused=str(reason))
     return Submission(_repaired(cells, source, released, repairs), repairs)
 
 
@@ -385,10 +387,11 @@ def _own_node(cell, used):
     while name in used or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
         name, number = f"cell-{number}", number + 1
     used.add(name)
-    node = getattr(nbformat.v4, f"new_{cell.type}_cell")(_plain(cell.text), id=name)
+    # Not by nbformat's functions, which validate each cell, and then the notebook again
+    more = {"outputs": [], "execution_count": None} if cell.type == "code" else {}
     if cell.attachments and cell.type != "code":
-        node.attachments = nbformat.from_dict(cell.attachments)
-    return node
+        more = {"attachments": cell.attachments}
+    return nbformat.from_dict({"cell_type": cell.type, "id": name, "metadata": {}, "source": _plain(cell.text), **more})
 
 
 def _plain(text):
