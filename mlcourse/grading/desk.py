@@ -97,7 +97,7 @@ class Desk:
     def start(self):
         if self.over:
             raise GradingError("the grading was stopped")
-        options = json.dumps({"sandbox": self.sandbox, "limits": self.limits})
+        options = json.dumps({"sandbox": self.sandbox, "learns_at": self.learns_at, "limits": self.limits})
         command = [sys.executable, "-m", "mlcourse.grading.desk", options]
         environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
         self.process = subprocess.Popen(
@@ -110,8 +110,8 @@ class Desk:
 
     def tell(self, cells):
         given = [cell for cell in self.reference if cell.grade_id is None]
-        notebooks = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
-        print(json.dumps([*notebooks, self.learns_at]), file=self.process.stdin, flush=True)
+        message = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
+        print(json.dumps(message), file=self.process.stdin, flush=True)
 
     def kill(self):
         """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
@@ -170,8 +170,8 @@ def box_command() -> list[str]:
 class Server:
     """The server's side: the box, and an examiner for each notebook."""
 
-    def __init__(self, sandbox, limits):
-        self.sandbox, self.limits, self.box = sandbox, limits, None
+    def __init__(self, sandbox, learns_at, limits):
+        self.sandbox, self.learns_at, self.limits, self.box = sandbox, learns_at, limits, None
         self.done = Counter()
         self.group = make_group()
 
@@ -219,13 +219,13 @@ class Server:
         self.stop_box()
         remove_group(self.group)
 
-    def grade(self, cells, reference, learns_at):
-        """Return the result of a notebook; from that number on with the pictures of the instructor's."""
+    def grade(self, cells, reference):
+        """Return the result of a notebook, with the pictures of the instructor's from the time on when they pay."""
         from mlcourse.grading import box
 
         lab = tuple(cell.source for cell in reference)
         self.done[lab] += 1
-        if self.done[lab] == learns_at and reference:
+        if self.done[lab] == self.learns_at and reference:
             self.run(reference, box.LEARN)
         return self.run(cells, box.RUN)
 
@@ -354,7 +354,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    server = Server(options["sandbox"], Limits(**options["limits"]))
+    server = Server(options["sandbox"], options["learns_at"], Limits(**options["limits"]))
     try:
         serve(server, answers)
     except GradingError as error:
@@ -379,9 +379,8 @@ def serve(server, answers):
     gc.set_threshold(*box.GARBAGE)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        *notebooks, learns_at = json.loads(line)
-        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in notebooks)
-        print(json.dumps(dataclasses.asdict(server.grade(cells, reference, learns_at))), file=answers, flush=True)
+        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in json.loads(line))
+        print(json.dumps(dataclasses.asdict(server.grade(cells, reference))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
