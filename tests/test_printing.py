@@ -24,6 +24,11 @@ def pdf():
     return PdfReader(ROOT / "_build" / "book.pdf")
 
 
+@pytest.fixture(scope="module")
+def book():
+    return printing.one_page(ROOT, SITE)
+
+
 def flat(outline):
     for entry in outline:
         yield from flat(entry) if isinstance(entry, list) else [entry]
@@ -67,8 +72,8 @@ def test_every_sheet_has_its_number_and_text_or_a_picture(pdf):
         assert len(words) > 12 or "/XObject" in page["/Resources"], f"sheet {number} is empty: {words}"
 
 
-def test_every_picture_of_the_pages_is_in_the_pdf(pdf):
-    shown = {image["src"] for image in printing.one_page(ROOT, SITE).select("article img[src*=_images]")}
+def test_every_picture_of_the_pages_is_in_the_pdf(pdf, book):
+    shown = {image["src"] for image in book.select("article img[src*=_images]")}
     drawn = set()
     for page in pdf.pages:
         for one in page["/Resources"].get("/XObject", {}).values():
@@ -77,11 +82,11 @@ def test_every_picture_of_the_pages_is_in_the_pdf(pdf):
     assert len(drawn) >= len(shown) > 50
 
 
-def test_nothing_on_paper_is_cut(chromium):
+def test_nothing_on_paper_is_cut(chromium, book):
     """No box is wider than the sheet, and what is kept together is no higher."""
     folder = ROOT / "_build" / "print-test"
     folder.mkdir(exist_ok=True)
-    (folder / "book.html").write_text(str(printing.one_page(ROOT, SITE)), encoding="utf-8")
+    (folder / "book.html").write_text(str(book), encoding="utf-8")
     page = chromium.new_page(viewport={"width": printing.PRINTED_WIDTH, "height": 900})
     page.set_default_timeout(0)
     page.emulate_media(media="print")
@@ -106,8 +111,7 @@ def test_nothing_on_paper_is_cut(chromium):
     assert not raw
 
 
-def test_the_solutions_are_printed_behind_their_chapter_and_every_exercise_leads_to_its_own():
-    book = printing.one_page(ROOT, SITE)
+def test_the_solutions_are_printed_behind_their_chapter_and_every_exercise_leads_to_its_own(book):
     assert book.select(".exercise") and not book.select("details:not([open])")
     for exercise in book.select(".exercise"):
         (link,) = exercise.select(".print-to-solution a")
