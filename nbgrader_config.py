@@ -12,7 +12,7 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from mlcourse.grading.preprocessors import GradeInBox, SayWhatHappened, ShowHintsOnly, clean
+from mlcourse.grading.preprocessors import GradeInBox, SayWhatHappened, ShowHintsOnly, WriteFeedback, clean
 from mlcourse.grading.submissions import ReadSubmission, before_grading
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
@@ -38,6 +38,7 @@ c.Autograde.pre_convert_hook = before_grading
 # Students' code runs in a box, and the tests where it cannot reach them.
 c.Autograde.autograde_preprocessors = [GradeInBox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
+c.GenerateFeedback.exporter_class = WriteFeedback
 c.GenerateFeedback.preprocessors = [
     *GenerateFeedback.preprocessors.default(),
     ClearHiddenTests,

@@ -100,8 +100,8 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 # --- in a real browser ------------------------------------------------------------------------------------------------
 
 
-# Formulas as they are for the eye, which assistive technology does not see, and, of all but the first, the elements that
-# MathJax writes inside of it for that: both are most of what is on a page
+# Formulas as they are for the eye, which assistive technology does not see, and, of all but the first, the elements in
+# which MathJax writes them for that: both are most of what is on a page
 LEAVE_FORMULAS = """document.querySelectorAll("mjx-container").forEach((formula, place) => {
   formula.querySelectorAll(":scope > [aria-hidden=true]").forEach((drawn) => drawn.replaceChildren());
   if (place) formula.querySelectorAll("math").forEach((math) => math.replaceChildren(math.textContent));
@@ -117,7 +117,7 @@ LEAVE_KINDS_OF_CODE = """document.querySelectorAll(".highlight pre").forEach((pr
 })"""
 # What is not on the screen is there for the keyboard, but not laid out anew after each key
 OFF_SCREEN = "section > :not(section) { content-visibility: auto }"
-# Axe keeps each part of a colour in a WeakMap, whose million entries are a quarter of its time: here they are properties
+# Axe keeps the parts of a colour in WeakMaps, and their million entries take a quarter of its time: here, in properties
 PARTS_OF_COLOURS = """const WeakMap = class {
   name = Symbol();
   get(owner) { return owner[this.name]; }

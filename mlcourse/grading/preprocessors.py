@@ -7,6 +7,9 @@ import textwrap
 from pathlib import Path
 
 import bleach
+from nbconvert.exporters import HTMLExporter
+from nbconvert.filters import Highlight2HTML
+from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 from nbformat.v4 import new_markdown_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
@@ -26,6 +29,8 @@ ATTRIBUTES = {
     "td": ["colspan", "rowspan"],
     "th": ["colspan", "rowspan"],
 }
+WITHOUT_TEXT = re.compile(r"<img\b(?![^>]*\salt=)")
+NO_TEXT = "No description has been provided for this image"  # as nbconvert says it
 
 
 class GradeInBox(NbGraderPreprocessor):
@@ -82,6 +87,20 @@ class SayWhatHappened(NbGraderPreprocessor):
             items = "\n".join(f"- {one_line(sentence)}" for sentence in sentences)
             nb.cells.insert(0, new_markdown_cell(f"**Before you read on**\n\n{items}"))
         return nb, resources
+
+
+class WriteFeedback(HTMLExporter):
+    """Write a feedback page as nbconvert does, but without reading it again, which takes longer than to write it.
+
+    nbconvert does that for pictures without a text, and for a template that nbgrader does not use.
+    """
+
+    def from_notebook_node(self, nb, resources=None, **options):
+        resources = self._init_resources(resources)
+        self.register_filter("highlight_code", Highlight2HTML(parent=self))
+        self.register_filter("filter_data_type", WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self))
+        page, resources = super(HTMLExporter, self).from_notebook_node(nb, resources, **options)
+        return WITHOUT_TEXT.sub(f'<img alt="{NO_TEXT}"', page), resources
 
 
 def one_line(sentence):
