@@ -30,7 +30,7 @@ ATTRIBUTES = {
     "th": ["colspan", "rowspan"],
 }
 WITHOUT_TEXT = re.compile(r"<img\b(?![^>]*\salt=)")
-NO_TEXT = "No description has been provided for this image"  # as nbconvert says it
+NO_TEXT = "No description has been provided for this image"
 
 
 class GradeInBox(NbGraderPreprocessor):
