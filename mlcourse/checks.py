@@ -94,7 +94,7 @@ def number(
     *,
     rtol: float = 1e-6,
     atol: float = 1e-9,
-    mistakes: Mapping[str, float] | None = None,
+    mistakes: Mapping[str, float] | Callable[[], Mapping[str, float]] | None = None,
 ) -> None:
     """Check that `actual` is one plain number close to `expected`.
 
@@ -108,8 +108,9 @@ def number(
         What `actual` is, in the student's words, for instance ``"w"`` or ``"predict(3)"``.
     rtol, atol : float
         `actual` is right if it differs from `expected` by at most ``atol + rtol * abs(expected)``.
-    mistakes : mapping of str to float, optional
-        What a wrong value means: each hint with the value that shows the mistake.
+    mistakes : mapping of str to float, or callable that returns one, optional
+        What a wrong value means: each hint with the value that shows the mistake. A function is called only if `actual`
+        is wrong: ``lambda: {...}`` spares right answers what takes long to compute.
 
     Raises
     ------
@@ -129,7 +130,7 @@ def array(
     *,
     rtol: float = 1e-6,
     atol: float = 1e-9,
-    mistakes: Mapping[str, object] | None = None,
+    mistakes: Mapping[str, object] | Callable[[], Mapping[str, object]] | None = None,
 ) -> None:
     """Check that `actual` holds the same numbers as `expected`, in the same shape.
 
@@ -324,7 +325,7 @@ def _compare(actual, expected, what, rtol, atol, mistakes):
     if _close(actual, expected, rtol, atol):
         return
     message = f"{what}: expected {_show(expected)}, got {_show(actual)}"
-    for hint, wrong in (mistakes or {}).items():
+    for hint, wrong in (mistakes() if callable(mistakes) else mistakes or {}).items():
         if _close(actual, np.asarray(wrong, dtype=float), rtol, atol):
             raise CheckFailed(f"{message}: {hint}")
     if actual.shape != expected.shape:

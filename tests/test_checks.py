@@ -37,6 +37,20 @@ def test_a_known_mistake_is_named():
     assert hint not in message(checks.number, 7, 2, "answer", mistakes={hint: 6})
 
 
+def test_mistakes_that_take_long_to_compute_are_computed_for_wrong_answers_alone():
+    computed = []
+
+    def mistakes():
+        computed.append(1)
+        return {"that is the sum, not the mean": 6}
+
+    checks.number(2, 2, "answer", mistakes=mistakes)
+    checks.array([2], [2], "answer", mistakes=mistakes)
+    assert not computed
+    assert message(checks.number, 6, 2, "answer", mistakes=mistakes).endswith("got 6: that is the sum, not the mean")
+    assert computed == [1]
+
+
 def test_a_forgotten_return_is_named():
     assert "`return`" in message(checks.number, None, 2, "answer")
 
