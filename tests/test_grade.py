@@ -15,6 +15,8 @@ from distributed import LocalCluster
 from course import Lab, make_course
 from mlcourse.cli import main
 from mlcourse.grading import GradingError
+from mlcourse.grading.cells import Cell
+from mlcourse.grading.desk import Desk
 from mlcourse.grading.grade import grade_class, gradebook_of, uninterrupted
 from mlcourse.grading.labs import nbgrader_config, release
 from paths import ROOT
@@ -179,3 +181,26 @@ def test_every_command_has_a_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert exit.value.code == 0
     assert f"Example: mlcourse {command}" in " ".join(capsys.readouterr().out.split())
+
+
+LOOK = """
+import numpy as np, pandas as pd
+from sklearn.utils.validation import nw
+class Own(np.ndarray): pass
+table = pd.DataFrame({"a": [1.0, 2.0]})
+things = [table, table["a"], table.index, np.ones(2), np.ones(2).view(Own), [[1.0]], "a", None]
+print([(nw.dependencies.is_into_dataframe(one), nw.dependencies.is_into_series(one)) for one in things])
+"""
+LINES = """
+from mlcourse.checks import lines_run
+print(max(lines_run(look, np.ones(2)) for look in (nw.dependencies.is_into_dataframe, nw.dependencies.is_into_series)))
+"""
+
+
+def test_scikit_learn_takes_the_same_things_for_tables_in_the_box_and_arrays_for_none_without_a_search(bubblewrap):
+    outside = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True).stdout
+    desk = Desk()
+    inside, lines = (outputs[0]["text"] for outputs in desk.grade([Cell(LOOK), Cell(LINES)])["outputs"])
+    desk.close()
+    assert inside == outside and outside.startswith("[(True, False), (False, True)")
+    assert int(lines) == 1

@@ -373,6 +373,7 @@ def serve(server, answers):
     server.start_box()
     for name in [*box.MODULES, "mlcourse.grading.examiner"]:
         importlib.import_module(name)
+    box.know_arrays()
     server.wait_for_box()
     gc.collect()
     gc.freeze()
