@@ -204,3 +204,21 @@ def test_scikit_learn_takes_the_same_things_for_tables_in_the_box_and_arrays_for
     desk.close()
     assert inside == outside and outside.startswith("[(True, False), (False, True)")
     assert int(lines) == 1
+
+
+def test_all_that_is_done_for_a_notebook_is_done_on_one_core(bubblewrap):
+    cores = "import os\nprint(sorted(os.sched_getaffinity(0)))"
+    desk = Desk()
+    inside, outside = (outputs[0]["text"] for outputs in desk.grade([Cell(cores), Cell(cores, "a-test")])["outputs"])
+    between = os.sched_getaffinity(desk.process.pid)
+    desk.close()
+    assert inside == outside and len(inside.split()) == 1
+    assert between == os.sched_getaffinity(0)
+
+
+def test_a_test_cell_that_cannot_be_read_fails_and_stops_nothing(bubblewrap):
+    desk = Desk()
+    cells = [Cell("assert (", "a-1"), Cell("assert \0", "a-2"), Cell("assert 1", "a-3")]
+    kinds = [outputs[0]["output_type"] for outputs in desk.grade(cells)["outputs"]]
+    desk.close()
+    assert kinds == ["error", "error", "stream"]

@@ -31,7 +31,7 @@ import sys
 import traceback
 import types
 from base64 import b64encode
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from unittest import mock
 
 import matplotlib
@@ -62,7 +62,8 @@ OUTPUT_CHARACTERS = 200_000
 OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
 SHOWN_CHARACTERS = 2000
-RUN, LEARN = b"r", b"l"  # what the server asks for: a submission, or the instructor's notebook
+# What the server asks for, a submission or the instructor's notebook; the number of a core follows, in two bytes
+RUN, LEARN = b"r", b"l"
 # The course's style leaves no margin that had to be cut off, and the look for one, as Jupyter does it, takes a third of
 # the time; so does a picture of twice the size, and so does the search for the place of a single pair of axes.
 PICTURE = {"bbox_inches": None, "dpi": 80, "pil_kwargs": {"compress_level": 1}}
@@ -120,12 +121,15 @@ def main() -> None:
     gc.set_threshold(*GARBAGE)
     control.sendall(b"ready")
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        message, descriptors, _, _ = socket.recv_fds(control, 3, 1)
         if not message:
             return
-        reader, writer = os.pipe() if message == LEARN else (None, None)
+        request, core = message[:1], int.from_bytes(message[1:])
+        reader, writer = os.pipe() if request == LEARN else (None, None)
         child = os.fork()
         if child == 0:
+            with suppress(OSError):
+                os.sched_setaffinity(0, {core})
             control.close()
             connection = socket.socket(fileno=descriptors[0])
             if writer is not None:

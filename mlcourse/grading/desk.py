@@ -221,8 +221,12 @@ class Server:
 
     def grade(self, cells, reference):
         """Return the result of a notebook, with the pictures of the instructor's from the time on when they pay."""
-        from mlcourse.grading import box
+        from mlcourse.grading import box, examiner
 
+        for cell in cells:
+            if cell.grade_id is not None:
+                with contextlib.suppress(SyntaxError, ValueError):  # then the examiner says it
+                    examiner.compiled(cell.grade_id, cell.source)
         lab = tuple(cell.source for cell in reference)
         self.done[lab] += 1
         if self.done[lab] == self.learns_at and reference:
@@ -230,6 +234,20 @@ class Server:
         return self.run(cells, box.RUN)
 
     def run(self, cells, request):
+        """Return the result of a notebook, for which everything is done on one core.
+
+        Examiner and box take turns, and to wake the other on another core takes longer than most of their answers.
+        """
+        from mlcourse.grading import box
+
+        cores, core = os.sched_getaffinity(0), box.libc.sched_getcpu()
+        os.sched_setaffinity(0, {core})
+        try:
+            return self.examined(cells, request + core.to_bytes(2))
+        finally:
+            os.sched_setaffinity(0, cores)
+
+    def examined(self, cells, request):
         """Fork an examiner for a notebook and return the result."""
         begin = time.monotonic()
         connection = self.admit(request)

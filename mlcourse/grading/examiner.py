@@ -7,6 +7,7 @@ plain data, or an `Inside`: a stand-in that sends calls into the box and takes p
 import builtins
 import contextlib
 import copy
+import functools
 import io
 import json
 import pickle
@@ -84,10 +85,11 @@ def run_test(box, cell):
     """Run a test cell here and return its outputs: a line that says that it passed, or one error."""
     printed = io.StringIO()
     try:
-        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **box.names(free_names(cell.source))}
+        code, names = compiled(cell.grade_id, cell.source)
+        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **box.names(names)}
         checks._elsewhere = box
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), box.limit():
-            exec(compile(cell.source, f"<test {cell.grade_id}>", "exec"), space)
+            exec(code, space)
         return [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:2000] or "passed\n"}]
     except checks.CheckFailed as error:
         return [failure(str(error))]
@@ -99,6 +101,12 @@ def run_test(box, cell):
         checks._elsewhere = None
         with contextlib.suppress(Exception, Stopped):
             box.forget()
+
+
+@functools.lru_cache(1000)
+def compiled(name, source):
+    """Return the code of a test cell, and the names that it takes from the notebook."""
+    return compile(source, f"<test {name}>", "exec"), free_names(source)
 
 
 def too_long(number, frame):
