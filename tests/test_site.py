@@ -100,12 +100,10 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 # --- in a real browser ------------------------------------------------------------------------------------------------
 
 
-# Formulas as they are for the eye, which assistive technology does not see, and, of all but the first, the elements in
-# which MathJax writes them for that: both are most of what is on a page
-LEAVE_FORMULAS = """document.querySelectorAll("mjx-container").forEach((formula, place) => {
-  formula.querySelectorAll(":scope > [aria-hidden=true]").forEach((drawn) => drawn.replaceChildren());
-  if (place) formula.querySelectorAll("math").forEach((math) => math.replaceChildren(math.textContent));
-})"""
+# Formulas as they are for the eye, which assistive technology does not see: most elements of a chapter
+LEAVE_FORMULAS = (
+    "document.querySelectorAll('mjx-container > [aria-hidden=true]').forEach((one) => one.replaceChildren())"
+)
 # Of the words of a cell of code one of each kind, since the others have its colours
 LEAVE_KINDS_OF_CODE = """document.querySelectorAll(".highlight pre").forEach((pre) => {
   const kinds = new Set();
