@@ -110,6 +110,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 class TimeLimit(KeyboardInterrupt):
     """The time for a cell or a call is over."""
 
+    def __str__(self):
+        return "the time is over"
+
 
 def main() -> None:
     """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
@@ -341,8 +344,8 @@ def check(result):
 def serve(shell, connection) -> None:
     """Answer the messages that come over `connection` until it is closed."""
     silence()
-    signal.signal(signal.SIGALRM, ring)
     room = Room(shell, connection)
+    signal.signal(signal.SIGALRM, room.ring)
     while True:
         try:
             message = room.receive()
@@ -358,23 +361,16 @@ def silence():
         os.dup2(nowhere, descriptor)
 
 
-def ring(number, frame):
-    """Raise TimeLimit when the alarm rings."""
-    raise TimeLimit("the time is over")
-
-
 class Room:
     """The things of the student that the outside knows by a number, and the things outside that the student may use."""
 
     def __init__(self, shell, connection):
         self.shell, self.connection = shell, connection
         self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
+        self.asking = self.late = False
 
     def receive(self):
         return Unpickler(io.BytesIO(channel.receive(self.connection)), self).load()
-
-    def send(self, message):
-        channel.send(self.connection, plain.dumps(message, self.handle))
 
     def reply(self, message):
         """Do what a message asks for and say what came of it: ["value", ...] or ["error", ...]."""
@@ -487,10 +483,23 @@ class Room:
 
     # Things outside
 
+    def ring(self, number, frame):
+        """Raise TimeLimit when the alarm rings, but first wait for an answer, which would be taken for a question."""
+        if not self.asking:
+            raise TimeLimit
+        self.late = True
+
     def ask(self, *question):
         """Ask the outside for something of its own, in the middle of a call."""
-        self.send(["ask", list(question)])
-        kind, *answer = self.receive()
+        message = plain.dumps(["ask", list(question)], self.handle)
+        self.asking, self.late = True, False
+        try:
+            channel.send(self.connection, message)
+            kind, *answer = self.receive()
+        finally:
+            self.asking = False
+        if self.late:
+            raise TimeLimit
         if kind == "error":
             raise answer[0]
         return answer[0]

@@ -26,7 +26,7 @@ class Limits:
     total : float
         A notebook.
     question : float
-        What the box is asked between the cells.
+        A call that a test makes, or another question that the box is asked.
     grace : float
         What an answer may be late, before the box counts as lost.
     """
