@@ -113,6 +113,23 @@ LEAVE_KINDS_OF_CODE = """document.querySelectorAll(".highlight pre").forEach((pr
     kinds.add(kind);
   }
 })"""
+# Of the parts of the formulas for assistive technology one of each kind, with all of its attributes and the kinds of
+# all that it stands in, shown or hidden, since a rule says the same of the others
+LEAVE_KINDS_OF_FORMULAS = """(() => {
+  const kinds = new Set();
+  const leave = (part, around) => {
+    const kind = `${around} ${part.cloneNode().outerHTML}`, is_new = !kinds.has(kind);
+    kinds.add(kind);
+    const needed = [...part.children].map((child) => leave(child, kind)).some(Boolean);
+    if (!is_new && !needed) part.remove();
+    return is_new || needed;
+  };
+  for (const formula of document.querySelectorAll("mjx-assistive-mml")) {
+    let around = formula.checkVisibility({ visibilityProperty: true });
+    for (let one = formula; (one = one.parentElement); ) around += ` ${one.tagName}.${one.role}.${one.ariaHidden}`;
+    [...formula.children].forEach((part) => leave(part, around));
+  }
+})()"""
 # What is not on the screen is there for the keyboard, but not laid out anew after each key
 OFF_SCREEN = "section > :not(section) { content-visibility: auto }"
 # Axe keeps the parts of a colour in WeakMaps, and their million entries take a quarter of its time: here, in properties
@@ -178,6 +195,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     page.add_style_tag(content="* { transition: none !important }")
     page.evaluate(LEAVE_FORMULAS)
     page.evaluate(LEAVE_KINDS_OF_CODE)
+    page.evaluate(LEAVE_KINDS_OF_FORMULAS)
     barriers = []
     for theme in SCREENS[width]:
         page.emulate_media(color_scheme=theme)
@@ -210,6 +228,39 @@ def test_text_that_is_too_pale_is_a_barrier(chromium):
     for style, is_barrier in {"color: #767676": False, "color: #777": True, "opacity: 0.5": True}.items():
         page.set_content(text.format(style))
         assert bool(barriers_of(page)) == is_barrier, style
+    page.close()
+
+
+# What a part of a formula is, and what it stands in
+KINDS_OF_FORMULAS = """() => {
+  const ways = new Set();
+  for (let part of document.querySelectorAll("mjx-assistive-mml *")) {
+    let way = part.checkVisibility({ visibilityProperty: true });
+    for (; part.tagName !== "MJX-ASSISTIVE-MML"; part = part.parentElement) way += part.cloneNode().outerHTML;
+    for (; part; part = part.parentElement) way += part.tagName;
+    ways.add(way);
+  }
+  return [...ways].sort();
+}"""
+
+
+def test_a_barrier_in_any_of_the_formulas_is_found(chromium, address):
+    page = chromium.new_page()
+    page.goto(f"{address}/book/{CHAPTERS[0]}.html", wait_until="networkidle")
+    page.evaluate(SHOW_ALL)
+    parts = page.locator("mjx-assistive-mml *")
+    before, number = page.evaluate(KINDS_OF_FORMULAS), parts.count()
+    page.evaluate(LEAVE_FORMULAS)
+    page.evaluate(LEAVE_KINDS_OF_FORMULAS)
+    assert page.evaluate(KINDS_OF_FORMULAS) == before, "every kind is still there"
+    assert parts.count() < number / 2
+    assert not barriers_of(page)
+    page.reload(wait_until="networkidle")
+    page.evaluate(SHOW_ALL)
+    parts.filter(visible=True).last.evaluate("part => part.setAttribute('role', 'checkbox')")
+    page.evaluate(LEAVE_KINDS_OF_FORMULAS)
+    [barrier] = barriers_of(page)
+    assert "aria-required-attr" in barrier
     page.close()
 
 
