@@ -1,4 +1,5 @@
 import functools
+import gc
 import http.server
 import os
 import re
@@ -12,6 +13,8 @@ from xdist.scheduler import LoadFileScheduling
 from paths import CHAPTERS, ROOT
 
 matplotlib.use("Agg")
+# A look for garbage takes long among the objects of all tests, and most of them are never let go
+gc.set_threshold(100_000, 50, 100)
 
 
 # Files with few tests that take long: begun first, they do not keep one core busy at the end while the other waits
