@@ -95,7 +95,8 @@ TESTS = {
             secret_ = "of this test"
             def run(self, v): return v * 7
         checks.number(apply(lambda v: v * 7, 2), 15, "apply")
-        checks.number(apply(Weight().run, 2), 15, "apply with a method")""",
+        checks.number(apply(Weight().run, 2), 15, "apply with a method")
+        checks.number(apply(lambda v: double(v) + 3, 2), 8, "apply with a function that calls the student's")""",
     "centre": """
         x = np.array([1.0, 2.0, 6.0])
         checks.array(centre(x), [-2, -1, 3], "the centred numbers")
@@ -180,6 +181,13 @@ def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
     next_one = desk.grade(cells)
     assert passed(cells, next_one) == list(TESTS), "the next student loses something"
     assert next_one["outputs"][-1][0]["text"] == "[]\n", "the next student finds something"
+
+
+@pytest.mark.parametrize("name", ["loop", "endless-questions", "endless-answer-within-a-question"])
+def test_a_loop_without_end_is_named_as_the_reason(desk, name):
+    _, result = grade(desk, ATTACKS[name]["code"])
+    said = [output["evalue"] for outputs in result["outputs"] for output in outputs if output["output_type"] == "error"]
+    assert "not passed: your code took too long: look for a loop that does not end" in said
 
 
 def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(desk):

@@ -28,6 +28,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 import types
 from base64 import b64encode
@@ -367,23 +368,30 @@ class Room:
     def __init__(self, shell, connection):
         self.shell, self.connection = shell, connection
         self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
-        self.asking = self.late = False
+        self.deaf = self.late = False
 
     def receive(self):
         return Unpickler(io.BytesIO(channel.receive(self.connection)), self).load()
 
     def reply(self, message):
-        """Do what a message asks for and say what came of it: ["value", ...] or ["error", ...]."""
+        """Do what a message asks for and say what came of it."""
+        channel.send(self.connection, self.answer(message))
+
+    def answer(self, message):
+        """Do what a message asks for and return what is said of it: ["value", ...] or ["error", ...]."""
         action, seconds, *arguments = message
+        before, begin = self.deaf, time.monotonic()
+        left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
         try:
-            signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-            try:
-                answer = self.outcome(action, arguments)
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            self.deaf = False
+            answer = self.outcome(action, arguments)
+            self.deaf = True
         except TimeLimit as error:
+            self.deaf = True
             answer = plain.dumps(["error", describe(error)], self.handle)
-        channel.send(self.connection, answer)
+        signal.setitimer(signal.ITIMER_REAL, left and max(0.001, left - (time.monotonic() - begin)), interval)
+        self.deaf = before
+        return answer
 
     def outcome(self, action, arguments):
         try:
@@ -484,25 +492,27 @@ class Room:
     # Things outside
 
     def ring(self, number, frame):
-        """Raise TimeLimit when the alarm rings, but first wait for an answer, which would be taken for a question."""
-        if not self.asking:
+        """Raise TimeLimit when the alarm rings, or as soon as an answer is here that would be taken for a question."""
+        if not self.deaf:
             raise TimeLimit
         self.late = True
 
     def ask(self, *question):
-        """Ask the outside for something of its own, in the middle of a call."""
+        """Ask the outside for something of its own in the middle of a call, and do what it needs before it answers."""
         message = plain.dumps(["ask", list(question)], self.handle)
-        self.asking, self.late = True, False
+        self.deaf, self.late = True, False
         try:
             channel.send(self.connection, message)
-            kind, *answer = self.receive()
+            while (answer := self.receive())[0] not in ("value", "error"):
+                self.reply(answer)
         finally:
-            self.asking = False
+            self.deaf = False
         if self.late:
             raise TimeLimit
+        kind, content = answer
         if kind == "error":
-            raise answer[0]
-        return answer[0]
+            raise content
+        return content
 
 
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.BuiltinMethodType)
@@ -742,7 +752,3 @@ class Shell(InteractiveShell):
         text = str(error)
         content = {"ename": kind.__name__, "evalue": text, "traceback": list(lines)}
         self.outputs.add("error", len(text) + sum(map(len, lines)), **content)
-
-
-if __name__ == "__main__":
-    main()

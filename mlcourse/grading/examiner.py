@@ -35,6 +35,7 @@ PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.exten
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg", "image/svg+xml")
 OUTPUT_BYTES = 16 * 2**20
 TOO_LONG = "your code took too long: look for a loop that does not end"
+TURNS = 20  # how deep a test and the student's code may call each other
 
 
 class Stopped(BaseException):
@@ -167,7 +168,7 @@ class Box:
     def __init__(self, connection, limits):
         self.connection, self.limits = connection, limits
         self.end, self.deadline = time.monotonic() + limits.total, None
-        self.insides, self.local, self.numbers, self.gone = {}, {}, {}, None
+        self.insides, self.local, self.numbers, self.gone, self.turns = {}, {}, {}, None, 0
 
     @contextlib.contextmanager
     def limit(self):
@@ -215,6 +216,7 @@ class Box:
     @contextlib.contextmanager
     def exchange(self):
         """Give the box up if a question remains without its answer, since the next would get it."""
+        self.turns += 1
         try:
             yield
         except Gone:
@@ -225,6 +227,8 @@ class Box:
             raise self.lost("your code took too long and could not be interrupted") from None
         except Exception as error:
             raise self.lost(f"your code gave back something that cannot be read: {error}") from None
+        finally:
+            self.turns -= 1
 
     def pickled(self, message):
         file = io.BytesIO()
@@ -291,6 +295,8 @@ class Box:
     def answer(self, question):
         """Return the message that answers a question of the box, and the exception that ends the test, if any."""
         try:
+            if self.turns > TURNS:
+                raise Stopped("your code and the check call each other without end")
             return self.pickled(["value", self.asked(*question)]), None
         except Gone:
             raise
