@@ -380,7 +380,7 @@ class Room:
     def answer(self, message):
         """Do what a message asks for and return what is said of it: ["value", ...] or ["error", ...]."""
         action, seconds, *arguments = message
-        before, begin = self.deaf, time.monotonic()
+        before, self.deaf, begin = self.deaf, True, time.monotonic()
         left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
         try:
             self.deaf = False
