@@ -43,7 +43,7 @@ def lab(request):
 
 @pytest.fixture(scope="session")
 def desk(bubblewrap):
-    desk = Desk(total=3600, question=30)  # a call is not to be lost because other tests run at the same time
+    desk = Desk(total=3600)
     yield desk
     desk.close()
 

@@ -114,11 +114,12 @@ LEAVE_KINDS_OF_CODE = """document.querySelectorAll(".highlight pre").forEach((pr
   }
 })"""
 # Of the parts of the formulas for assistive technology one of each kind, with all of its attributes and the kinds of
-# all that it stands in, shown or hidden, since a rule says the same of the others
+# all that it stands in, shown or hidden, since a rule says the same of the others; and all that have an id, which must
+# not have that of another
 LEAVE_KINDS_OF_FORMULAS = """(() => {
   const kinds = new Set();
   const leave = (part, around) => {
-    const kind = `${around} ${part.cloneNode().outerHTML}`, is_new = !kinds.has(kind);
+    const kind = `${around} ${part.cloneNode().outerHTML}`, is_new = !kinds.has(kind) || part.id !== "";
     kinds.add(kind);
     const needed = [...part.children].map((child) => leave(child, kind)).some(Boolean);
     if (!is_new && !needed) part.remove();
@@ -258,8 +259,12 @@ def test_a_barrier_in_any_of_the_formulas_is_found(chromium, address):
     assert not barriers_of(page)
     page.reload(wait_until="networkidle")
     page.evaluate(SHOW_ALL)
-    parts.filter(visible=True).last.evaluate("part => part.setAttribute('role', 'checkbox')")
+    shown = parts.filter(visible=True)
+    shown.last.evaluate("part => part.setAttribute('role', 'checkbox')")
+    shown.locator("mi").evaluate_all("letters => letters.forEach((letter) => { letter.id = 'twice'; })")
+    named = page.locator("#twice").count()
     page.evaluate(LEAVE_KINDS_OF_FORMULAS)
+    assert page.locator("#twice").count() == named > 1
     [barrier] = barriers_of(page)
     assert "aria-required-attr" in barrier
     page.close()
