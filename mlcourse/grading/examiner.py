@@ -33,6 +33,8 @@ TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be
 TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a stand-in may pass for
 PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg", "image/svg+xml")
+# What is asked about most, and never stays here
+DATA = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray, np.float64}
 OUTPUT_BYTES = 16 * 2**20
 TOO_LONG = "your code took too long: look for a loop that does not end"
 TURNS = 20  # how deep a test and the student's code may call each other
@@ -346,6 +348,8 @@ class Pickler(pickle.Pickler):
         self.box = box
 
     def persistent_id(self, thing):
+        if type(thing) in DATA:
+            return None
         # Not isinstance: a stand-in passes for something else
         if issubclass(type(thing), Inside):
             return "inside", thing._number
