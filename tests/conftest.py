@@ -10,7 +10,7 @@ import matplotlib
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from paths import CHAPTERS, ROOT
+from paths import CHAPTERS, COURSES, ROOT
 
 matplotlib.use("Agg")
 # A look for garbage takes long among the objects of all tests, and most of them are never let go
@@ -18,15 +18,17 @@ gc.set_threshold(100_000, 50, 100)
 
 
 # Files with few tests that take long: begun first, they do not keep one core busy at the end while the other waits
-LONG = ("test_printing", "test_jupyterlab", "test_formgrader", "test_grade", "test_hostile", "test_book")
+LONG = ("test_printing", "test_labs", "test_jupyterlab", "test_formgrader", "test_grade", "test_hostile", "test_book")
 
 
 class LoadFileAndPart(LoadFileScheduling):
     """Keep the tests of a file on one worker, but spread labs and chapters where a file takes them in turn."""
 
     def _split_scope(self, nodeid):
-        part = re.search(rf"\[.*?(lab-\d\d|{'|'.join(CHAPTERS)})", nodeid)
-        return super()._split_scope(nodeid) + (part[1] if part else "")
+        scope, part = super()._split_scope(nodeid), re.search(rf"\[.*?(lab-\d\d|{'|'.join(CHAPTERS)})", nodeid)
+        if part and scope.endswith("test_labs.py"):
+            return scope + next(labs[0] for labs in COURSES if any(lab.startswith(part[1]) for lab in labs))
+        return scope + (part[1] if part else "")
 
 
 @pytest.hookimpl(trylast=True)

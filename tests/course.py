@@ -1,4 +1,4 @@
-"""A throw-away course: its lab is released, handed in by a class of six, and graded, all by nbgrader itself.
+"""A throw-away course: its labs are released, handed in by a class of six, and graded, all by nbgrader itself.
 
 ``released`` hands in the notebook untouched, ``half`` the first half of the exercises, ``perfect`` the instructor's
 answers, ``noisy`` the same with prints and warnings everywhere, ``wrong`` the same with a function that returns None,
@@ -83,10 +83,8 @@ class Lab:
             path.parent.mkdir(parents=True)
             nbformat.write(notebook, path)
 
-    def grade(self):
-        """Do what an instructor does: grade, read the written answers of `perfect`, write feedback, export."""
-        self.hand_in()
-        self.nbgrader("autograde", self.name)
+    def read_written_answers(self):
+        """Keep what the grader said, and do what a person does: give the written answers of `perfect` all points."""
         self.automatic = self.read_scores("auto_score")
         self.waiting = self.read_scores("needs_manual_grade")
         with self.gradebook() as gradebook:
@@ -94,8 +92,6 @@ class Lab:
                 grade = gradebook.find_grade(name, self.name, self.name, "perfect")
                 grade.manual_score, grade.needs_manual_grade = grade.max_score, False
             gradebook.db.commit()
-        self.nbgrader("generate_feedback", self.name)
-        self.nbgrader("export", "--to", self.exported.name)
 
     def nbgrader(self, *arguments):
         command = [sys.executable, "-m", "nbgrader", *arguments]
@@ -128,7 +124,7 @@ class Lab:
 
     @property
     def exported(self):
-        return self.root / f"{self.name}.csv"
+        return self.root / "grades.csv"
 
     def messages(self, student):
         """Return what every test cell that failed said to a student, by grade_id."""
@@ -138,6 +134,27 @@ class Lab:
     def secrets(self, region):
         """Return the lines of at least 20 visible characters in the regions of one kind, unless they are also given."""
         return secret_lines(self.source, region)
+
+
+class Course:
+    """A course at `root` whose labs are graded together."""
+
+    def __init__(self, root, names):
+        make_course(root, names)
+        self.labs = {name: Lab(root, name) for name in names}
+
+    @functools.cached_property
+    def graded(self):
+        """The labs after all that an instructor does: grade, read written answers, write feedback, export."""
+        first, *_ = labs = self.labs.values()
+        for lab in labs:
+            lab.hand_in()
+        first.nbgrader("autograde", "lab-*")
+        for lab in labs:
+            lab.read_written_answers()
+        first.nbgrader("generate_feedback", "lab-*")
+        first.nbgrader("export", "--to", first.exported.name)
+        return self.labs
 
 
 def without_markers(cell):

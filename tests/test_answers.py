@@ -31,13 +31,15 @@ EXPLAINED = {
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
 }
+# An audit needs a fresh process, which is small: a worker that ran other tests takes several times as long to fork
+FRESH = get_context("forkserver")
+FRESH.set_forkserver_preload(["mlcourse.grading.audit", "mlcourse.plotting", "sklearn.ensemble"])
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 
 @pytest.fixture(scope="module", params=LABS)
 def lab(request):
-    # In a fresh process, which is small: a worker that ran other tests takes several times as long to fork
-    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+    with ProcessPoolExecutor(1, FRESH) as fresh:
         return fresh.submit(audit.audit, request.param, ROOT).result()
 
 

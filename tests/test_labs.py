@@ -2,6 +2,7 @@
 
 import builtins
 import csv
+import functools
 import re
 import symtable
 
@@ -10,27 +11,31 @@ import pytest
 from bs4 import BeautifulSoup
 from nbconvert.exporters import HTMLExporter
 
-from course import Lab, LiveParts, calls, errors, make_course, text_of
+from course import Course, LiveParts, calls, errors, make_course, text_of
 from mlcourse.grading.labs import REGIONS, LabError, grade_id, read_lab, release, secret_lines, squeezed
 from mlcourse.grading.preprocessors import NO_TEXT, ShowHintsOnly, WriteFeedback
 from mlcourse.grading.trial import solution_cells
-from paths import LABS, ROOT
+from paths import COURSES, LABS, ROOT
 
 UNSOLVED = ("is not written yet", "is not defined")
 MARKERS = [f"BEGIN {region}" for region in REGIONS]
 STUDENTS = ["released", "half", "perfect", "noisy", "wrong", "script"]
 
 
+@pytest.fixture(scope="module")
+def course_of(tmp_path_factory):
+    make = functools.cache(lambda labs: Course(tmp_path_factory.mktemp("course"), labs))
+    return lambda lab: make(next(labs for labs in COURSES if lab in labs))
+
+
 @pytest.fixture(scope="module", params=LABS)
-def lab(request, tmp_path_factory):
-    course = make_course(tmp_path_factory.mktemp("course"), [request.param])
-    return Lab(course, request.param)
+def lab(request, course_of):
+    return course_of(request.param).labs[request.param]
 
 
 @pytest.fixture(scope="module")
-def graded(lab, bubblewrap):
-    lab.grade()
-    return lab
+def graded(lab, course_of, bubblewrap):
+    return course_of(lab.name).graded[lab.name]
 
 
 # What students get

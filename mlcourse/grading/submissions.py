@@ -513,7 +513,8 @@ def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
             mode = path.lstat().st_mode
             if path.suffix != ".ipynb" and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 _set_aside(path)
-    notebooks[:] = [str(folder / f"{assignment}.ipynb")]
+    # Of the lab that it was handed in for: `assignment` is what nbgrader was called with, which may be a pattern
+    notebooks[:] = [str(folder / f"{folder.name}.ipynb")]
 
 
 class ReadSubmission(NotebookExporter):
