@@ -165,8 +165,8 @@ def secret_lines(source: NotebookNode, region: str) -> set[str]:
     for cell in source.cells:
         hidden += re.findall(rf"### BEGIN {region}\n(.*?)### END {region}", cell.source, re.DOTALL)
         given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
-    lines = {line.strip() for text in hidden for line in text.splitlines()}
-    return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in squeezed(given)}
+    lines, given = {line.strip() for text in hidden for line in text.splitlines()}, squeezed(given)
+    return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in given}
 
 
 def leaks(source: NotebookNode, text: str) -> list[str]:
