@@ -249,15 +249,22 @@ from mlcourse import plotting
 with pyplot.style.context(plotting.STYLE_FILE):
     figure, axes = pyplot.subplots()
     axes.plot([-1, 0, 1], [-1, 0, 1], label=string.ascii_lowercase)
-    axes.set(xlabel="x", ylabel="y", title=string.ascii_uppercase)
+    axes.set(xlabel="$x_1^2$", ylabel="$10^{-1}$", title=string.ascii_uppercase)
     axes.legend()
     pyplot.show()
 """
 
 
+FIT = """
+from sklearn.neighbors import KNeighborsClassifier
+x = pandas.DataFrame({"x": [0, 1]})
+KNeighborsClassifier(1).fit(x, [0, 1]).predict(x)
+"""
+
+
 def warm_up(shell):
-    """Load what Python loads when a cell first draws, shows a table, or fails."""
-    for source in ["pandas.DataFrame({'x': [1]})", DRAW, "raise ValueError"]:
+    """Do what libraries do when a cell first draws, writes a formula, shows a table, fits a model to one, or fails."""
+    for source in ["pandas.DataFrame({'x': [1]})", DRAW, FIT, "raise ValueError"]:
         run_cell(shell, f"import pandas\nfrom matplotlib import pyplot\n{source}")
     shell.reset()
 
