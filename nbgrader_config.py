@@ -3,6 +3,11 @@
 import os
 import sys
 
+from traitlets.config import Application
+
+# Else nbgrader says that this file cannot be read and goes on without it, and so without the box for students' code
+Application.raise_config_file_errors = True
+
 from nbgrader.converters import GenerateFeedback
 from nbgrader.preprocessors import (
     AssignLatePenalties,

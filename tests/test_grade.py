@@ -81,6 +81,30 @@ def test_nbgrader_autograde_records_the_same(graded):
         assert [cell.get("outputs") for cell in lab.autograded(student).cells] == outputs[student]
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("\nc.HTMLExporter", "\nc.HTMLExporter.colour = unknown\nc.HTMLExporter"),
+        ("mlcourse.grading.preprocessors", "mlcourse.nowhere"),
+    ],
+    ids=["an unknown name", "a missing package"],
+)
+def test_nbgrader_runs_nothing_while_the_configuration_with_the_box_cannot_be_read(graded, words, instead):
+    lab, _ = graded
+
+    def written():
+        return {path: path.stat().st_mtime_ns for path in (lab.root / "autograded").rglob("*")}
+
+    config, before = lab.root / "nbgrader_config.py", written()
+    ours = config.read_text(encoding="utf-8")
+    config.write_text(ours.replace(words, instead), encoding="utf-8")
+    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--force"]
+    run = subprocess.run(command, cwd=lab.root, capture_output=True, text=True, check=False)
+    config.write_text(ours, encoding="utf-8")
+    assert run.returncode != 0 and run.stderr.endswith(("'unknown' is not defined\n", "'mlcourse.nowhere'\n"))
+    assert written() == before
+
+
 def test_a_dask_cluster_gives_the_same_scores(graded):
     lab, _ = graded
     here = scores(lab)
@@ -185,25 +209,45 @@ def test_every_command_has_a_help_with_an_example(command, capsys):
 
 LOOK = """
 import numpy as np, pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import nw
 class Own(np.ndarray): pass
 table = pd.DataFrame({"a": [1.0, 2.0]})
 things = [table, table["a"], table.index, np.ones(2), np.ones(2).view(Own), [[1.0]], "a", None]
 print([(nw.dependencies.is_into_dataframe(one), nw.dependencies.is_into_series(one)) for one in things])
+class Model(BaseEstimator):
+    width = depth = 0
+    def __init__(self, depth=0): pass
+Model._get_param_names().clear()
+print(Model().get_params())
+Model.__init__ = lambda self, width=0: None
+print(Model().get_params())
+class Loose(BaseEstimator):
+    def __init__(self, *parameters): pass
+for _ in range(2):
+    try: Loose().get_params()
+    except RuntimeError as error: print(error)
 """
-LINES = """
+AGAIN = """
+import inspect
+from unittest import mock
 from mlcourse.checks import lines_run
-print(max(lines_run(look, np.ones(2)) for look in (nw.dependencies.is_into_dataframe, nw.dependencies.is_into_series)))
+look_at_array = (nw.dependencies.is_into_dataframe, nw.dependencies.is_into_series)
+with mock.patch.object(inspect, "signature"):
+    print(max(lines_run(look, np.ones(2)) for look in look_at_array), Model().get_params())
 """
 
 
-def test_scikit_learn_takes_the_same_things_for_tables_in_the_box_and_arrays_for_none_without_a_search(bubblewrap):
+def test_scikit_learn_says_the_same_in_the_box_of_tables_and_parameters_and_searches_no_longer(bubblewrap):
     outside = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True).stdout
     desk = Desk()
-    inside, lines = (outputs[0]["text"] for outputs in desk.grade([Cell(LOOK), Cell(LINES)])["outputs"])
+    inside, again = (outputs[0]["text"] for outputs in desk.grade([Cell(LOOK), Cell(AGAIN)])["outputs"])
     desk.close()
-    assert inside == outside and outside.startswith("[(True, False), (False, True)")
-    assert int(lines) == 1
+    assert inside == outside
+    tables, first, changed, *refused = outside.splitlines()
+    assert tables.startswith("[(True, False), (False, True)") and "no varargs" in refused[0]
+    assert (first, changed, len(refused)) == ("{'depth': 0}", "{'width': 0}", 2)
+    assert again == "1 {'width': 0}\n"
 
 
 def test_all_that_is_done_for_a_notebook_is_done_on_one_core(bubblewrap):
