@@ -46,6 +46,15 @@ def test_search_gives_the_definition_of_a_term_first_and_then_pages(chromium, ad
     assert n_results > 1
 
 
+def test_the_search_button_is_called_what_it_shows(chromium, address):
+    page = chromium.new_page()
+    page.goto(f"{address}/book/glossary.html")
+    shown = " ".join(page.locator(".search-button-field").inner_text().split())
+    assert shown == "Search Ctrl + K"
+    assert page.get_by_role("button", name=re.compile(shown.replace(" + ", r"\s?\+\s?"))).count() == 1
+    page.close()
+
+
 def test_an_excerpt_of_a_page_is_from_its_text(chromium, address):
     page = chromium.new_page()
     page.goto(f"{address}/search.html?q=colab")

@@ -13,6 +13,9 @@ const nameSection = (event) => {
 };
 for (const kind of ["pointerdown", "focusin", "click"]) document.addEventListener(kind, nameSection);
 
+/* The button with a text is called what it shows, "Search Ctrl+K", so that it can be asked for by voice. */
+document.querySelector(".search-button-field")?.removeAttribute("aria-label");
+
 /* Paper is white: a page is printed in the light theme, whatever the screen shows. */
 let shown;
 addEventListener("beforeprint", () => {
