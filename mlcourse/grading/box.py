@@ -155,7 +155,6 @@ def make_shell():
     for name in MODULES:
         importlib.import_module(name)
     know_arrays()
-    know_parameters()
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
@@ -182,13 +181,6 @@ def know_arrays():
 def is_table(slow, thing):
     """Return what `slow` says of a thing, but of an array at once that it is none."""
     return type(thing) is not np.ndarray and slow(thing)
-
-
-def know_parameters():
-    """Let scikit-learn read the signature of a model's class once, and not whenever it fits or copies one."""
-    slow = BaseEstimator._get_param_names.__func__
-    names = functools.cache(lambda cls, init: slow(cls))
-    BaseEstimator._get_param_names = classmethod(lambda cls: [*names(cls, cls.__init__)])
 
 
 class Pictures:

@@ -394,7 +394,6 @@ def serve(server, answers):
     for name in [*box.MODULES, "mlcourse.grading.examiner"]:
         importlib.import_module(name)
     box.know_arrays()
-    box.know_parameters()
     server.wait_for_box()
     gc.collect()
     gc.freeze()
