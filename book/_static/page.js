@@ -13,8 +13,10 @@ const nameSection = (event) => {
 };
 for (const kind of ["pointerdown", "focusin", "click"]) document.addEventListener(kind, nameSection);
 
-/* The button with a text is called what it shows, "Search Ctrl+K", so that it can be asked for by voice. */
+/* The button with a text is called what it shows, "Search Ctrl+K", without its icon, so that it can be asked for by
+   voice. */
 document.querySelector(".search-button-field")?.removeAttribute("aria-label");
+document.querySelector(".search-button-field i")?.setAttribute("aria-hidden", "true");
 
 /* Paper is white: a page is printed in the light theme, whatever the screen shows. */
 let shown;
