@@ -12,8 +12,10 @@ A test cell opens with `testing`, which names the exercise and the place in the 
 A failed check raises `CheckFailed` with one sentence: what was expected, what came, the likely mistake, and where to
 look. In a notebook that sentence is all that is shown.
 
-`without` and `lines_run` look inside the process in which an answer runs. A grader that runs answers in another process
-than the tests sets `_elsewhere` to an object with these two functions.
+Three things are different in a grader that runs answers in another process than the tests. It sets `_elsewhere` to an
+object with the methods ``without(cls, message)``, for the process of the answers, and ``changed(thing)``, which says
+whether an answer has changed something that a test handed over: what it changed was a copy. And it sets `_secret` to
+whole numbers that only the instructor knows, which `rng` and `seed` mix into the seeds of the tests.
 """
 
 import contextlib
@@ -28,9 +30,23 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-__all__ = ["CheckFailed", "array", "frame", "lines_run", "number", "raises", "testing", "that", "without"]
+__all__ = [
+    "CheckFailed",
+    "array",
+    "frame",
+    "lines_run",
+    "number",
+    "raises",
+    "rng",
+    "seed",
+    "testing",
+    "that",
+    "unchanged",
+    "without",
+]
 
 _elsewhere = None
+_secret: tuple[int, ...] = ()
 
 
 class CheckFailed(AssertionError):
@@ -254,6 +270,68 @@ def that(condition: object, message: str) -> None:
     """
     if not (isinstance(condition, bool | np.bool_) and condition):
         raise CheckFailed(message)
+
+
+def unchanged(argument: object, before: object, message: str) -> None:
+    """Check that an answer has left something alone that it was handed.
+
+    Parameters
+    ----------
+    argument : numpy.ndarray, pandas.DataFrame, pandas.Series, list, dict or set
+        The very thing that was handed over, not a copy.
+    before : object
+        A copy of it from before the call.
+    message : str
+        The sentence for the student, without a full stop.
+
+    Raises
+    ------
+    CheckFailed
+        If `argument` differs from `before`, or if the grader saw the answer change it.
+    """
+    if _elsewhere is not None and _elsewhere.changed(argument):
+        raise CheckFailed(message)
+    if isinstance(argument, (pd.DataFrame, pd.Series, pd.Index)):
+        same = argument.equals(before)
+    elif isinstance(argument, np.ndarray) and argument.dtype.kind in "fc":
+        same = np.array_equal(argument, before, equal_nan=True)
+    elif isinstance(argument, np.ndarray):
+        same = np.array_equal(argument, before)
+    else:
+        same = argument == before
+    that(bool(same), message)
+
+
+def rng(number: int) -> np.random.Generator:
+    """Return a generator for the data of a test, which no student can know in advance.
+
+    Parameters
+    ----------
+    number : int
+        Tells the generators of a lab apart. Without a grader, it is the seed.
+
+    Returns
+    -------
+    numpy.random.Generator
+        In the grader, its seed is made of the number and the secret of the course.
+    """
+    return np.random.default_rng([*_secret, number])
+
+
+def seed(number: int) -> int:
+    """Return a seed for a test that has to hand one over, such as a ``random_state``.
+
+    Parameters
+    ----------
+    number : int
+        Tells the seeds of a lab apart.
+
+    Returns
+    -------
+    int
+        The number itself; in the grader, one from 0 to 2**31 - 1 that depends on the secret of the course.
+    """
+    return int(rng(number).integers(2**31)) if _secret else number
 
 
 def without(kind: type, message: str) -> contextlib.AbstractContextManager:

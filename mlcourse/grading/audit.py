@@ -129,7 +129,7 @@ class Audit:
         )
 
 
-def audit(lab: str, root: Path = ROOT) -> Audit:
+def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = ()) -> Audit:
     """Try right, wrong and mutated answers on the test cells of a lab.
 
     Parameters
@@ -138,6 +138,8 @@ def audit(lab: str, root: Path = ROOT) -> Audit:
         The name of the lab, for instance ``"lab-01-toy-regression"``.
     root : pathlib.Path
         The folder of the course, which holds ``solutions/LAB.md`` and ``tests/answers/LAB.yml``.
+    secret : tuple of int
+        A secret of a course, which gives the hidden tests other data.
 
     Returns
     -------
@@ -155,7 +157,8 @@ def audit(lab: str, root: Path = ROOT) -> Audit:
     tests = {name: test_cells(notebook, name) for name in cells}
     given = read_answers(root / "tests" / "answers" / f"{lab}.yml", tests)
     answers = {name: _answers(cell, stubs[name].source, given[name]) for name, cell in cells.items()}
-    messages = try_answers(notebook, {name: [answer.code for answer in some] for name, some in answers.items()})
+    codes = {name: [answer.code for answer in some] for name, some in answers.items()}
+    messages = try_answers(notebook, codes, secret)
     for name, some in answers.items():
         for answer, said in zip(some, messages[name], strict=True):
             answer.lost = {test: message for test, message in said.items() if message is not None}

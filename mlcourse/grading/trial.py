@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 from nbformat import NotebookNode
 from threadpoolctl import threadpool_limits
 
+from mlcourse import checks
 from mlcourse.grading import GradingError
 from mlcourse.grading.labs import grade_id, grader
 
@@ -35,7 +36,9 @@ def test_cells(notebook: NotebookNode, solution: str) -> dict[str, NotebookNode]
     return {grade_id(cell): cell for cell in graded if grade_id(cell).startswith(f"{solution}-")}
 
 
-def try_answers(notebook: NotebookNode, answers: dict[str, list[str]]) -> dict[str, list[dict[str, str | None]]]:
+def try_answers(
+    notebook: NotebookNode, answers: dict[str, list[str]], secret: tuple[int, ...] = ()
+) -> dict[str, list[dict[str, str | None]]]:
     """Try every answer.
 
     Parameters
@@ -44,6 +47,8 @@ def try_answers(notebook: NotebookNode, answers: dict[str, list[str]]) -> dict[s
         The instructor's version of a lab, from `mlcourse.grading.labs.read_lab`.
     answers : dict
         Code of the answers: ``{grade_id of a solution cell: [code, ...]}``.
+    secret : tuple of int
+        The secret of a course, on which the data of hidden tests depend (`mlcourse.checks.rng`).
 
     Returns
     -------
@@ -57,6 +62,7 @@ def try_answers(notebook: NotebookNode, answers: dict[str, list[str]]) -> dict[s
         If the notebook itself cannot be run. Of its test cells that is no error: they may refuse any answer.
     """
     matplotlib.use("Agg")
+    checks._secret = tuple(secret)
     results, state = {}, {"__name__": "__main__"}
     code = [cell for cell in notebook.cells if _is_code(cell)]
     solutions = solution_cells(notebook)
