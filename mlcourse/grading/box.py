@@ -2,8 +2,8 @@
 
 This program is started once by `mlcourse.grading.desk`, inside bubblewrap: no network, and of the file system just the
 interpreter, this package and `data/`, read-only. It imports the scientific stack and then forks a process for each
-submission. That process moves into namespaces of its own, with an empty scratch folder, gives up all privileges, and
-only then reads what the student wrote. It never sees a test.
+submission. That process moves into a sandbox of its own (`mlcourse.grading.sandbox`), and only then reads what the
+student wrote. It never sees a test.
 
 Nothing in here is a secret or a safeguard: the student's code shares this process and can change all of it. It can
 answer with plain data (`mlcourse.grading.plain`), and no more.
@@ -13,7 +13,6 @@ instructor's notebook. That is run once, in a process of its own, and its pictur
 later. Each is sealed with what its figure holds, so that only who has drawn the same figure can see it.
 """
 
-import ctypes
 import functools
 import gc
 import hashlib
@@ -22,9 +21,6 @@ import io
 import itertools
 import os
 import pickle
-import random
-import resource
-import select
 import signal
 import socket
 import sys
@@ -32,12 +28,13 @@ import time
 import traceback
 import types
 from base64 import b64encode
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout
 from unittest import mock
 
 import matplotlib
 import numpy as np
 import pandas as pd
+import sklearn.base
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
@@ -51,20 +48,15 @@ from traitlets import Type
 from traitlets.config import Config
 
 from mlcourse import checks
-from mlcourse.grading import channel, plain
+from mlcourse.grading import channel, plain, sandbox
+from mlcourse.grading.cells import CUT_OFF
+from mlcourse.grading.desk import LEARN
 
-SCRATCH = "/scratch"
-SCRATCH_BYTES = 64 * 2**20
-MEMORY_BYTES = 4 * 2**30
-PROCESSES = 64
-CPU_SECONDS = 600
-FILE_BYTES = 64 * 2**20
 OUTPUT_CHARACTERS = 200_000
 OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
+WHOLE_CHARACTERS = 4_000_000  # of a cell, with its pictures
 SHOWN_CHARACTERS = 2000
-# What the server asks for, a submission or the instructor's notebook; the number of a core follows, in two bytes
-RUN, LEARN = b"r", b"l"
 # The course's style leaves no margin that had to be cut off, and the look for one, as Jupyter does it, takes a third of
 # the time; so does a picture of twice the size, and so does the search for the place of a single pair of axes.
 PICTURE = {"bbox_inches": None, "dpi": 80, "pil_kwargs": {"compress_level": 1}}
@@ -74,7 +66,6 @@ NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
 # Allocations between two looks for garbage: what a lab leaves fits into the memory, and a look takes longer than most
 # calls of a test
 GARBAGE = (100_000, 50, 100)
-USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 MODULES = [
     "geopandas",
     "matplotlib.pyplot",
@@ -100,13 +91,6 @@ MODULES = [
     "mlcourse.plotting",
 ]
 
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
-LINUX_CAPABILITY_VERSION_3 = 0x20080522
-
-libc = ctypes.CDLL(None, use_errno=True)
-
 
 class TimeLimit(KeyboardInterrupt):
     """The time for a cell or a call is over."""
@@ -117,29 +101,22 @@ class TimeLimit(KeyboardInterrupt):
 
 def main() -> None:
     """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
-    control, walls = socket.socket(fileno=int(sys.argv[1])), "--no-sandbox" not in sys.argv
+    control = socket.socket(fileno=int(sys.argv[1]))
+    walls = None if "--no-sandbox" in sys.argv else sandbox.Walls(writable=True)
     shell = make_shell()
     warm_up(shell)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
     control.sendall(b"ready")
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 3, 1)
-        if not message:
-            return
-        request, core = message[:1], int.from_bytes(message[1:])
+    for request, core, descriptors in sandbox.requests(control, 1):
         reader, writer = os.pipe() if request == LEARN else (None, None)
         child = os.fork()
         if child == 0:
-            with suppress(OSError):
-                os.sched_setaffinity(0, {core})
-            control.close()
-            connection = socket.socket(fileno=descriptors[0])
+            sandbox.stay_on(core)
             if writer is not None:
-                os.close(reader)
-                shell.pictures.notes = writer
-            guard(shell, connection, walls)
+                descriptors.append(writer)
+            sandbox.guard(functools.partial(serve, shell), descriptors, walls)
         os.close(descriptors[0])
         if writer is not None:
             os.close(writer)
@@ -269,90 +246,14 @@ def warm_up(shell):
     shell.reset()
 
 
-# The walls
-
-
-def guard(shell, connection, walls) -> None:
-    """Serve one submission in namespaces and with limits of its own, until it ends or nobody listens any more."""
-    try:
-        if walls:
-            check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC))
-        child = os.fork()
-        if child == 0:
-            if walls:
-                close_walls()
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            serve(shell, connection)
-            os._exit(0)
-        ends = select.poll()
-        ends.register(os.pidfd_open(child), select.POLLIN)
-        ends.register(connection, select.POLLRDHUP)
-        ends.poll()
-        # It is the first process of its namespace: whatever it has started ends with it
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
-
-
-def close_walls():
-    """Give this process empty folders to write to, no privileges, and limits."""
-    mount("none", "/", None, MS_REC | MS_PRIVATE, "")
-    # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
-    mount("/", SCRATCH, None, MS_BIND | MS_REC, "")
-    os.chroot(SCRATCH)
-    for folder in (SCRATCH, "/dev/shm", "/config"):
-        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
-    os.chdir(SCRATCH)
-    os.setsid()
-    for capability in range(64):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
-    if os.getuid() == 0:
-        # A user of its own: the kernel counts processes, and keeps keys, for each user
-        user = random.SystemRandom().choice(USERS)
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
-    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
-    check(libc.capset(header, (ctypes.c_uint32 * 6)()))
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    for limit, value in [
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_NPROC, PROCESSES),
-        (resource.RLIMIT_CPU, CPU_SECONDS),
-        (resource.RLIMIT_FSIZE, FILE_BYTES),
-        (resource.RLIMIT_NOFILE, 256),
-        (resource.RLIMIT_CORE, 0),
-    ]:
-        resource.setrlimit(limit, (value, value))
-
-
-def mount(source, target, kind, flags, options):
-    """Call mount(2), or raise the OSError that it reports."""
-    check(libc.mount(*(text and text.encode() for text in (source, target, kind)), flags, options.encode()))
-
-
-def prctl(option, value):
-    """Call prctl(2), or raise the OSError that it reports."""
-    check(libc.prctl(option, value, 0, 0, 0))
-
-
-def check(result):
-    """Raise the error of a C function that did not return 0."""
-    if result != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-
-
 # What is said to the outside
 
 
-def serve(shell, connection) -> None:
-    """Answer the messages that come over `connection` until it is closed."""
-    silence()
-    room = Room(shell, connection)
+def serve(shell, connection, notes=None) -> None:
+    """Answer the messages that come over `connection` until it is closed; write down pictures to `notes`."""
+    sandbox.silence()
+    shell.pictures.notes = notes
+    room = Room(shell, socket.socket(fileno=connection))
     signal.signal(signal.SIGALRM, room.ring)
     while True:
         try:
@@ -362,19 +263,13 @@ def serve(shell, connection) -> None:
         room.reply(message)
 
 
-def silence():
-    """Let what is written past Python go nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-
-
 class Room:
     """The things of the student that the outside knows by a number, and the things outside that the student may use."""
 
     def __init__(self, shell, connection):
         self.shell, self.connection = shell, connection
         self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
+        self.generators = {}  # they go on from call to call
         self.deaf = self.late = False
 
     def receive(self):
@@ -410,8 +305,8 @@ class Room:
 
     # What can be asked for
 
-    def do_cell(self, source):
-        return run_cell(self.shell, source)
+    def do_cell(self, source, room):
+        return run_cell(self.shell, source, room)
 
     def do_names(self, names):
         return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
@@ -440,6 +335,9 @@ class Room:
         items = list(itertools.islice(thing, 1))
         return {"changed": changes(watched), "value": items}
 
+    def do_clone(self, number):
+        return sklearn.base.clone(self.things[number])
+
     def do_show(self, number):
         return repr(self.things[number])[:SHOWN_CHARACTERS]
 
@@ -462,20 +360,21 @@ class Room:
         self.numbers.clear()
         self.given.clear()
         self.lazy.clear()
+        self.generators.clear()
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close("all")
 
     def called(self, function, arguments, options):
-        """Call, and return the result with what the call has changed of its arguments."""
+        """Call, and return the result with the ways to what the call has changed of its arguments."""
         handed_in = {**dict(enumerate(arguments)), **options}
         watched = watch(handed_in)
         result = function(*arguments, **options)
         if isinstance(result, types.GeneratorType):
             # Its code runs, and changes what was handed in, only when somebody takes from it
             self.lazy[id(result)] = handed_in
-        answer = {"changed": changes(watched)}
-        same_one = [way for way, thing, _ in watched if thing is result]
-        return {**answer, "is": same_one[0]} if same_one else {**answer, "value": result}
+        changed = changes(watched)
+        same_one = [way for way, thing, _ in watched if thing is result and way not in changed]
+        return {"changed": changed, **({"is": same_one[0]} if same_one else {"value": result})}
 
     # Things that stay here
 
@@ -543,6 +442,10 @@ class Unpickler(pickle.Unpickler):
         place, number, *rest = reference
         if place == "inside":
             return self.room.things[number]
+        if place == "generator":
+            if rest:
+                self.room.generators[number] = np.random.Generator(*rest)
+            return self.room.generators[number]
         if number not in self.room.given:
             self.room.given[number] = stand_in(self.room, number, *rest)
         return self.room.given[number]
@@ -587,9 +490,8 @@ def watch(handed_in):
 
 
 def changes(watched):
-    """Return the ways to the things that are not as they were, each with the new state."""
-    now = ((way, before, state(thing)) for way, thing, before in watched)
-    return [[way, after] for way, before, after in now if not same(before, after)]
+    """Return the ways to the things that are not as they were."""
+    return [way for way, thing, before in watched if not same(before, state(thing))]
 
 
 def things_in(holder, way, seen):
@@ -613,7 +515,7 @@ def items_of(holder):
 
 
 def state(value):
-    """Return a copy of what a call may change of an argument; None if the outside could not repeat it."""
+    """Return a copy of what a call may change of an argument; None if nobody asks."""
     if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
         return value.copy()
     if isinstance(value, (list, dict, set)):
@@ -669,9 +571,9 @@ def describe(error):
 # A cell of the notebook
 
 
-def run_cell(shell, source):
-    """Run a cell as Jupyter does and return its outputs, in nbformat's form."""
-    shell.outputs = Outputs()
+def run_cell(shell, source, room=WHOLE_CHARACTERS):
+    """Run a cell as Jupyter does and return its outputs, in nbformat's form, of at most `room` characters."""
+    shell.outputs = Outputs(room)
     with redirect_stdout(Stream(shell, "stdout")), redirect_stderr(Stream(shell, "stderr")):
         shell.run_cell(source, store_history=True)
     outputs, shell.outputs = shell.outputs, Outputs()
@@ -681,21 +583,23 @@ def run_cell(shell, source):
 class Outputs:
     """What a cell prints, shows and raises, up to a limit."""
 
-    def __init__(self):
-        self.items, self.room = [], OUTPUT_CHARACTERS
+    def __init__(self, whole=WHOLE_CHARACTERS):
+        self.items, self.room, self.whole = [], OUTPUT_CHARACTERS, min(whole, WHOLE_CHARACTERS)
 
-    def add(self, kind, size, **content):
+    def add(self, kind, size, pictures=0, **content):
         if self.room < 0:
             return
-        if size > self.room or len(self.items) >= OUTPUT_ITEMS:
-            self.room, kind, content = -1, "stream", {"name": "stderr", "text": "[the rest was cut off]\n"}
+        if size > self.room or size + pictures > self.whole or len(self.items) >= OUTPUT_ITEMS:
+            self.room, kind, content = -1, "stream", {"name": "stderr", "text": CUT_OFF}
         self.room -= size
+        self.whole -= size + pictures
         self.items.append({"output_type": kind, **content})
 
     def write(self, name, text):
         last = self.items[-1] if self.items else {}
-        if last.get("name") == name and len(text) <= self.room:
+        if last.get("name") == name and len(text) <= min(self.room, self.whole):
             self.room -= len(text)
+            self.whole -= len(text)
             last["text"] += text
         else:
             self.add("stream", len(text), name=name, text=text)
@@ -706,7 +610,7 @@ class Outputs:
         if pictures > PICTURE_CHARACTERS:
             data, pictures = {"text/plain": "[a picture that was too large]"}, 0
         size = sum(len(str(value)) for value in data.values()) - pictures
-        self.add(kind, size, data=data, metadata={**metadata}, **more)
+        self.add(kind, size, pictures, data=data, metadata={**metadata}, **more)
 
 
 class Stream(io.TextIOBase):

@@ -1,8 +1,28 @@
-"""What goes to a desk, and what comes back: the cells of a notebook, limits of time, and outputs."""
+"""What goes to a desk, and what comes back: the cells of a notebook, limits of time, and outputs.
+
+What the processes in the sandboxes say is read here, by the process that is trusted: texts of JSON of a bearable
+size, in one form. A test cell has passed or not, and of a student's cell come texts and pictures.
+"""
 
 import dataclasses
+import json
+from collections.abc import Sequence
 
 MESSAGE_CHARACTERS = 4000
+OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
+NOTEBOOK_CHARACTERS = 20_000_000
+CUT_OFF = "[the rest was cut off]\n"
+SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
+OUTPUTS = {
+    "stream": {"name": str, "text": str},
+    "display_data": {"data": dict, "metadata": dict},
+    "execute_result": {"data": dict, "metadata": dict, "execution_count": int},
+    "error": {"ename": str, "evalue": str, "traceback": list},
+}
+
+
+class Malformed(Exception):
+    """A message that the reader does not accept, or a value that the writer cannot write."""
 
 
 @dataclasses.dataclass
@@ -45,22 +65,25 @@ class Limits:
 
 @dataclasses.dataclass
 class Examined:
-    """What became of a cell: its outputs, and why nothing more is run after it, if so."""
+    """What became of a cell: its outputs, why nothing is run after it, if so, and whether a limit of time decided."""
 
     outputs: list[dict]
     stopped: str | None = None
+    late: bool = False
 
 
 @dataclasses.dataclass
 class Result:
     """What became of a notebook: outputs per cell, seconds, and why it was stopped, if it was.
 
-    A test cell passed if and only if its outputs hold no error. Every test cell has at least one output.
+    A test cell passed if and only if its outputs hold no error. Every test cell has at least one output. `late` says
+    that a limit of time decided about something: another run may end in another way.
     """
 
     outputs: list[list[dict]]
     seconds: float = 0.0
     stopped: str | None = None
+    late: bool = False
 
 
 def result_of(cells: list[Cell], examined: list[Examined], seconds: float) -> Result:
@@ -69,10 +92,136 @@ def result_of(cells: list[Cell], examined: list[Examined], seconds: float) -> Re
     if len(examined) < len(cells) and not stopped:
         stopped = "this check ended with your answer in a way that nothing else can follow"
     rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(examined) :]]
-    return Result([*(cell.outputs for cell in examined), *rest], seconds, stopped)
+    late = len(examined) < len(cells) or any(cell.late for cell in examined)
+    return Result([*(cell.outputs for cell in examined), *rest], seconds, stopped, late)
 
 
 def failure(message):
     """Return the output of a test cell that failed with this message."""
     message = message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]} …"
     return {"output_type": "error", "ename": "CheckFailed", "evalue": message, "traceback": [message]}
+
+
+# What an examiner is told, and what it says
+
+
+def notebook(cells: list[Cell], secret: Sequence[int], limits: Limits) -> bytes:
+    """Return the text that tells an examiner what to run."""
+    told = {"cells": list(map(dataclasses.asdict, cells)), "secret": list(secret)}
+    return json.dumps({**told, "limits": dataclasses.asdict(limits)}).encode()
+
+
+def read_notebook(text: bytes) -> tuple[list[Cell], tuple[int, ...], Limits]:
+    """Return what `notebook` has written."""
+    told = json.loads(text)
+    return [Cell(**cell) for cell in told["cells"]], tuple(told["secret"]), Limits(**told["limits"])
+
+
+def verdict(cell: Cell, examined: Examined) -> bytes:
+    """Return the text in which an examiner says what became of a cell."""
+    said = {"cell": cell.grade_id, "stopped": examined.stopped, "late": examined.late}
+    if cell.grade_id is None:
+        said["outputs"] = examined.outputs
+    else:
+        [output] = examined.outputs
+        said["passed"] = output["output_type"] == "stream"
+        said["says"] = output["text"] if said["passed"] else output["evalue"]
+    # What UTF-8 cannot hold would stop whoever writes the notebook
+    return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def read_verdict(cell: Cell, text: bytes) -> Examined:
+    """Read what an examiner says of a cell. Its process is not trusted.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell that comes next.
+    text : bytes
+
+    Returns
+    -------
+    Examined
+
+    Raises
+    ------
+    Malformed
+        If the text is of another form, or names another cell.
+    """
+    said = parsed(text)
+    form = {"cell": type(cell.grade_id), "stopped": (str, type(None)), "late": bool}
+    form |= {"outputs": list} if cell.grade_id is None else {"passed": bool, "says": str}
+    if (
+        type(said) is not dict
+        or said.keys() != form.keys()
+        or not all(isinstance(said[key], of) for key, of in form.items())
+        or said["cell"] != cell.grade_id
+    ):
+        raise Malformed("the examiner says something that is not well formed")
+    stopped = said["stopped"] and said["stopped"][:MESSAGE_CHARACTERS]
+    if cell.grade_id is None:
+        return Examined(checked_outputs(said["outputs"]), stopped, said["late"])
+    if said["passed"]:
+        output = {"output_type": "stream", "name": "stdout", "text": said["says"][:MESSAGE_CHARACTERS]}
+    else:
+        output = failure(said["says"])
+    return Examined([output], stopped, said["late"])
+
+
+def parsed(text: bytes) -> object:
+    """Return what a text of JSON says, if it is one of bearable size."""
+    if len(text) > OUTPUT_BYTES:
+        raise Malformed(f"outputs of more than {OUTPUT_BYTES // 2**20} MB")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Malformed("a message that is not well formed") from None
+
+
+def checked_outputs(outputs: object) -> list[dict]:
+    """Return the outputs of a student's cell; raise `Malformed` if they are not of nbformat's form.
+
+    Of a display remain the kinds that are shown, and no metadata.
+    """
+    # Not isinstance, since a stand-in may pass for something else
+    if type(outputs) is not list or not all(type(output) is dict for output in outputs):
+        raise Malformed("outputs that are not well formed")
+    for output in outputs:
+        kind = output.get("output_type")
+        shape = OUTPUTS[kind] if type(kind) is str and kind in OUTPUTS else {}
+        lines = output.get("traceback", [])
+        if (
+            output.keys() != {"output_type", *shape}
+            or not all(type(output[key]) is of for key, of in shape.items())
+            or output.get("name", "stdout") not in ("stdout", "stderr")
+            or not all(type(line) is str for line in lines)
+        ):
+            raise Malformed("an output that is not well formed")
+        if "data" in output:
+            output["data"] = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
+            output["metadata"] = {}
+    return outputs
+
+
+class Room:
+    """How much a notebook may show: what does not fit any more is cut off, cell by cell."""
+
+    def __init__(self):
+        self.left = NOTEBOOK_CHARACTERS
+
+    def fitted(self, outputs: list[dict]) -> list[dict]:
+        """Return outputs if there is room for them, else a line that says that they were cut off."""
+        size = sum(map(size_of, outputs))
+        if size > self.left:
+            return [{"output_type": "stream", "name": "stderr", "text": CUT_OFF}]
+        self.left -= size
+        return outputs
+
+
+def size_of(thing):
+    """Return the characters in outputs, and some for each of their parts."""
+    if isinstance(thing, dict):
+        return sum(20 + size_of(value) for value in thing.values())
+    if isinstance(thing, list):
+        return sum(20 + size_of(value) for value in thing)
+    return len(thing) if isinstance(thing, str) else 0

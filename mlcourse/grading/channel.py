@@ -4,7 +4,9 @@ import socket
 import struct
 import time
 
-from mlcourse.grading.plain import MAX_BYTES, Malformed
+from mlcourse.grading.cells import Malformed
+
+MAX_BYTES = 64 * 2**20
 
 
 class Closed(Exception):
@@ -26,7 +28,7 @@ def send(connection: socket.socket, message: bytes, deadline: float | None = Non
         raise Closed from None
 
 
-def receive(connection: socket.socket, deadline: float | None = None) -> bytes:
+def receive(connection: socket.socket, deadline: float | None = None, most: int = 2 * MAX_BYTES) -> bytes:
     """Receive one message.
 
     Parameters
@@ -34,17 +36,39 @@ def receive(connection: socket.socket, deadline: float | None = None) -> bytes:
     connection : socket.socket
     deadline : float, optional
         The value of `time.monotonic` after which `TooLate` is raised.
+    most : int
+        How many bytes it may have.
 
     Raises
     ------
     Closed, TooLate
-    mlcourse.grading.plain.Malformed
+    mlcourse.grading.cells.Malformed
         If the message is longer than any that is allowed.
     """
     (size,) = struct.unpack("<Q", _read(connection, 8, deadline))
-    if size > 2 * MAX_BYTES:
+    if size > most:
         raise Malformed("the answer is too large")
     return _read(connection, size, deadline)
+
+
+def first(data: bytearray, most: int) -> bytes | None:
+    """Take the first message out of what has come so far, or return None if it is not complete.
+
+    Raises
+    ------
+    mlcourse.grading.cells.Malformed
+        If it has more than `most` bytes.
+    """
+    if len(data) < 8:
+        return None
+    (size,) = struct.unpack_from("<Q", data)
+    if size > most:
+        raise Malformed("the answer is too large")
+    if len(data) < 8 + size:
+        return None
+    message = bytes(data[8 : 8 + size])
+    del data[: 8 + size]
+    return message
 
 
 def _read(connection, size, deadline):

@@ -1,15 +1,23 @@
 """Outside the box: run the test cells of one submission, with stand-ins for what the student wrote.
 
 A test cell runs here, in a process that the student's code cannot reach. The names that it takes from the notebook are
-plain data, or an `Inside`: a stand-in that sends calls into the box and takes plain data back.
+plain data, or an `Inside`: a stand-in that sends calls into the box and takes plain data back. What a test hands over
+is a copy: whatever the student's code does to it, the test's own things stay as they are.
+
+This program is started once by `mlcourse.grading.desk`, inside a bubblewrap of its own. For each submission it forks a
+process, in a sandbox that has no more than a student's: no network, no file of the course but this package and `data/`,
+nothing to write to. That process gets the cells of one notebook and says for each whether it passed; the server that
+asked checks the form of its answers and trusts nothing else about them.
 """
 
 import builtins
 import contextlib
 import copy
 import functools
+import gc
+import importlib
 import io
-import json
+import os
 import pickle
 import resource
 import signal
@@ -22,20 +30,29 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 
 from mlcourse import checks
-from mlcourse.grading import channel, plain
-from mlcourse.grading.cells import MESSAGE_CHARACTERS, Cell, Examined, Limits, failure
+from mlcourse.grading import box, channel, plain, sandbox
+from mlcourse.grading.cells import (
+    MESSAGE_CHARACTERS,
+    OUTPUT_BYTES,
+    Cell,
+    Examined,
+    Limits,
+    Malformed,
+    Room,
+    checked_outputs,
+    failure,
+    read_notebook,
+    verdict,
+)
 
 MEMORY_BYTES = 4 * 2**30
 TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
 TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a stand-in may pass for
 PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
-SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg", "image/svg+xml")
 # What is asked about most, and never stays here
 DATA = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray, np.float64}
-OUTPUT_BYTES = 16 * 2**20
 TOO_LONG = "your code took too long: look for a loop that does not end"
 TURNS = 20  # how deep a test and the student's code may call each other
 
@@ -50,6 +67,38 @@ class Gone(Stopped):
 
 class NotPlain(TypeError):
     """A test needed plain data, and the answer was something else."""
+
+
+def main() -> None:
+    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    walls = None if "--no-sandbox" in sys.argv else sandbox.Walls(writable=False)
+    for name in box.MODULES:
+        importlib.import_module(name)
+    box.know_arrays()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*box.GARBAGE)
+    control.sendall(b"ready")
+    for _, core, descriptors in sandbox.requests(control, 2):
+        child = os.fork()
+        if child == 0:
+            sandbox.stay_on(core)
+            sandbox.guard(serve, descriptors, walls)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        os.waitpid(child, 0)
+        control.sendall(b"over!")
+
+
+def serve(server: int, student: int) -> None:
+    """Read a notebook from the first socket and answer there, cell by cell; the box is at the end of the second."""
+    sandbox.silence()
+    server = socket.socket(fileno=server)
+    cells, secret, limits = read_notebook(channel.receive(server))
+    checks._secret = secret
+    for cell, examined in zip(cells, examine(cells, socket.socket(fileno=student), limits)):
+        channel.send(server, verdict(cell, examined))
 
 
 def examine(cells: list[Cell], connection: socket.socket, limits: Limits) -> Iterator[Examined]:
@@ -68,18 +117,19 @@ def examine(cells: list[Cell], connection: socket.socket, limits: Limits) -> Ite
     """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     signal.signal(signal.SIGALRM, too_long)
-    box = Box(connection, limits)
+    there, room = Box(connection, limits), Room()
     for cell in cells:
-        outputs = run_student(box, cell.source) if cell.grade_id is None else run_test(box, cell)
-        yield Examined(outputs, box.gone)
-        if box.gone:
+        there.late = False
+        outputs = run_student(there, cell.source, room) if cell.grade_id is None else run_test(there, cell)
+        yield Examined(outputs, there.gone, there.late)
+        if there.gone:
             return
 
 
-def run_student(box, source):
-    """Run a cell of the student in the box and return its outputs."""
+def run_student(box, source, room):
+    """Run a cell of the student in the box and return its outputs, as far as there is room for them."""
     try:
-        return checked_outputs(box.do("cell", source, seconds=box.limits.cell))
+        return room.fitted(checked_outputs(box.do("cell", source, room.left, seconds=box.limits.cell)))
     except (Exception, Stopped) as error:
         return [failure(f"this cell was stopped: {error}")]
 
@@ -134,36 +184,6 @@ def free_names(source):
     return sorted(used - own - set(dir(builtins)))
 
 
-def checked_outputs(outputs):
-    """Return the outputs of a student's cell; raise `Malformed` if they are too large or not of nbformat's form."""
-    shapes = {
-        "stream": {"name": str, "text": str},
-        "display_data": {"data": dict, "metadata": dict},
-        "execute_result": {"data": dict, "metadata": dict, "execution_count": int},
-        "error": {"ename": str, "evalue": str, "traceback": list},
-    }
-    # Not isinstance, since a stand-in may pass for something else
-    if type(outputs) is not list or not all(type(output) is dict for output in outputs):
-        raise plain.Malformed("outputs that are not well formed")
-    for output in outputs:
-        kind = output.get("output_type")
-        shape = shapes[kind] if type(kind) is str and kind in shapes else {}
-        lines = output.get("traceback", [])
-        if (
-            output.keys() != {"output_type", *shape}
-            or not all(type(output[key]) is of for key, of in shape.items())
-            or output.get("name", "stdout") not in ("stdout", "stderr")
-            or not all(type(line) is str for line in lines)
-        ):
-            raise plain.Malformed("an output that is not well formed")
-        if "data" in output:
-            output["data"] = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
-            output["metadata"] = {}
-    if len(json.dumps(outputs)) > OUTPUT_BYTES:
-        raise plain.Malformed(f"outputs of more than {OUTPUT_BYTES // 2**20} MB")
-    return outputs
-
-
 class Box:
     """The other end: what is sent into the box, and what comes back."""
 
@@ -171,6 +191,7 @@ class Box:
         self.connection, self.limits = connection, limits
         self.end, self.deadline = time.monotonic() + limits.total, None
         self.insides, self.local, self.numbers, self.gone, self.turns = {}, {}, {}, None, 0
+        self.late, self.things_changed, self.generators = False, {}, {}
 
     @contextlib.contextmanager
     def limit(self):
@@ -201,18 +222,22 @@ class Box:
         if self.gone:
             raise Gone(self.gone)
         if ends <= now:
+            self.late = True
             raise Stopped(TOO_LONG)
         message, over = self.pickled([action, ends - now, *arguments]), None
+        most = OUTPUT_BYTES if action == "cell" else 2 * channel.MAX_BYTES
         with self.exchange():
             self.send(message, ends)
-            while (answer := self.receive(ends))[0] == "ask":
+            while (answer := self.receive(ends, most))[0] == "ask":
                 message, stop = self.answer(answer[1])
                 over = over or stop
                 self.send(message, ends)
         if over:
             raise over
         if answer[0] == "error":
-            raise error_of(*answer[1])
+            error = error_of(*answer[1])
+            self.late = self.late or str(error) == TOO_LONG
+            raise error
         return answer[1]
 
     @contextlib.contextmanager
@@ -226,6 +251,7 @@ class Box:
         except channel.Closed:
             raise self.lost("your code ended the process that it ran in, or used more memory than there is") from None
         except (channel.TooLate, Stopped):
+            self.late = True
             raise self.lost("your code took too long and could not be interrupted") from None
         except Exception as error:
             raise self.lost(f"your code gave back something that cannot be read: {error}") from None
@@ -240,13 +266,13 @@ class Box:
     def send(self, message, ends):
         channel.send(self.connection, message, ends + self.limits.grace)
 
-    def receive(self, ends):
-        message = plain.loads(channel.receive(self.connection, ends + self.limits.grace), self.inside)
+    def receive(self, ends, most):
+        message = plain.loads(channel.receive(self.connection, ends + self.limits.grace, most), self.inside)
         if type(message) is not list or not message or type(message[0]) is not str or len(message) != 2:
-            raise plain.Malformed("a message that is not well formed")
+            raise Malformed("a message that is not well formed")
         kind, content = message
         if (kind == "error" and not is_description(content)) or kind not in ("value", "error", "ask"):
-            raise plain.Malformed("a message that is not well formed")
+            raise Malformed("a message that is not well formed")
         return message
 
     def lost(self, reason):
@@ -265,6 +291,8 @@ class Box:
         self.insides.clear()
         self.local.clear()
         self.numbers.clear()
+        self.things_changed.clear()
+        self.generators.clear()
         if not self.gone:
             self.do("forget")
 
@@ -274,6 +302,18 @@ class Box:
 
     def lines_run(self, function, *arguments):
         return self.do("lines_run", function._number, list(arguments))
+
+    def changed(self, thing):
+        """Whether a call has changed its copy of something that the test handed over."""
+        return id(thing) in self.things_changed
+
+    def result(self, answer, handed_in):
+        """Note what a call has changed of what was handed over, and return its result."""
+        if type(answer) is not dict or type(answer.get("changed")) is not list or not answer.keys() & {"is", "value"}:
+            raise NotPlain("an answer that is not well formed")
+        for thing in [thing_at(handed_in, way) for way in answer["changed"]]:
+            self.things_changed[id(thing)] = thing
+        return thing_at(handed_in, answer["is"]) if "is" in answer else answer["value"]
 
     # What comes from the box
 
@@ -293,6 +333,13 @@ class Box:
         self.local[number] = thing
         of = thing if isinstance(thing, type) else type(thing)
         return "outside", number, of.__name__, [[base.__module__, base.__qualname__] for base in of.__mro__[:-1]]
+
+    def generator(self, thing):
+        """Return how the box may know a generator: it goes on with its own copy, unless the test has drawn since."""
+        state = thing.bit_generator.state
+        _, number, before = self.generators.get(id(thing), (None, len(self.generators), None))
+        self.generators[id(thing)] = thing, number, state
+        return ("generator", number) if state == before else ("generator", number, thing.bit_generator)
 
     def answer(self, question):
         """Return the message that answers a question of the box, and the exception that ends the test, if any."""
@@ -353,6 +400,8 @@ class Pickler(pickle.Pickler):
         # Not isinstance: a stand-in passes for something else
         if issubclass(type(thing), Inside):
             return "inside", thing._number
+        if type(thing) is np.random.Generator:
+            return self.box.generator(thing)
         if isinstance(thing, types.MethodType):
             return self.box.reference(thing) if type(thing.__self__).__module__ == TESTS else None
         if isinstance(thing, (types.FunctionType, type)):
@@ -375,7 +424,7 @@ class Inside:
     def __call__(self, *arguments, **options):
         answer = self._box.do("call", self._number, list(arguments), options)
         handed_in = {**dict(enumerate(arguments)), **options}
-        result = repeat(answer, handed_in)
+        result = self._box.result(answer, handed_in)
         if issubclass(type(result), Inside):
             result.__dict__["_handed_in"] = handed_in
         return result
@@ -384,6 +433,19 @@ class Inside:
         if name.startswith(("__array", "_repr", "_ipython")):
             raise AttributeError(name)
         return self._box.do("get", self._number, name)
+
+    def __sklearn_clone__(self):
+        """Clone in the box: nothing is built here with a class and parameters that the student chooses."""
+        return self._box.do("clone", self._number)
+
+    def __copy__(self):
+        raise NotPlain(f"the test cannot copy {self._says}")
+
+    def __deepcopy__(self, memo):
+        raise NotPlain(f"the test cannot copy {self._says}")
+
+    def __reduce_ex__(self, protocol):
+        raise NotPlain(f"the test cannot copy {self._says}")
 
     def __setattr__(self, name, value):
         raise NotPlain(f"the test cannot change {self._says}")
@@ -402,7 +464,7 @@ class Inside:
 
     def __iter__(self):
         iterator = self._box.do("iterate", self._number)
-        while items := repeat(self._box.do("next", iterator._number), self._handed_in):
+        while items := self._box.result(self._box.do("next", iterator._number), self._handed_in):
             yield items[0]
 
     def __repr__(self):
@@ -424,21 +486,38 @@ class Inside:
 def stand_in(box, handle):
     """Return a stand-in for `handle` that passes for an instance of the nearest class of a trusted package."""
     base = nearest(handle.bases)
-    members = {} if base is None or handle.kind != "object" else {"__class__": property(lambda self: base)}
+    members = {} if base is None or handle.kind != "object" else {"__class__": claim(base)}
     says = {"class": "the class", "function": "the function", "object": "an object of type"}[handle.kind]
     name = handle.name if handle.name.isidentifier() else "object"
     return type(name, (Inside,), members)(box, handle.number, f"{says} {name}")
 
 
+@functools.cache
+def claim(base):
+    """Return the ``__class__`` of stand-ins for objects of a class: one that derives from it and makes no object."""
+
+    def refuse(cls, *arguments, **options):
+        raise NotPlain(f"the test cannot make another {base.__name__}")
+
+    refusing = type("Refusing", (type(base),), {"__call__": refuse})
+    claimed = refusing(base.__name__, (base,), {"__new__": refuse, "__module__": TESTS})
+    return property(lambda self: claimed)
+
+
 def nearest(bases):
     """Return the first class of a trusted package among the names in `bases`."""
     for module, name in bases:
-        found = getattr(sys.modules.get(module), name, None) if is_trusted(module) or module == "builtins" else None
+        found = known(module, name) if is_trusted(module) or module == "builtins" else None
         if isinstance(found, type) and is_trusted(found.__module__) and not issubclass(found, PLAIN):
             return found
         if isinstance(found, type) and issubclass(found, Exception):
             return found
     return None
+
+
+def known(module, name):
+    """Return what a module that is loaded holds under a name; never ask it, since some modules load others then."""
+    return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 
 def is_trusted(module):
@@ -454,70 +533,30 @@ def is_description(content):
 
 
 def error_of(kinds, message, line):
-    """Return the error that the box describes, as the nearest class that is known here."""
-    message = message[:MESSAGE_CHARACTERS]
+    """Return the error that the box describes: of the nearest class that is known here, with a text and no more."""
+    message, line = message[:MESSAGE_CHARACTERS], line[:MESSAGE_CHARACTERS]
     for module, name in kinds:
         if [module, name] == ["mlcourse.grading.box", "TimeLimit"]:
             return Stopped(TOO_LONG)
-        if [module, name] == ["mlcourse.grading.plain", "Malformed"]:
+        if [module, name] == ["mlcourse.grading.cells", "Malformed"]:
             return Stopped(message)
         if [module, name] == ["mlcourse.checks", "CheckFailed"]:
             return checks.CheckFailed(message)
-        kind = getattr(sys.modules.get(module), name, None) if module == "builtins" or is_trusted(module) else None
+        kind = known(module, name) if module == "builtins" or is_trusted(module) else None
         # A loop of the test would take a StopIteration for its own end
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration):
             continue
+        members = {"__init__": lambda self: None, "__str__": lambda self: message, "line_of_answer": line}
         with contextlib.suppress(Exception):
-            error = type(kinds[0][1].split(".")[-1], (kind,), {"__str__": lambda self: message})(message)
-            error.line_of_answer = line[:MESSAGE_CHARACTERS]
-            return error
+            return type(kinds[0][1].split(".")[-1], (kind,), members)()
     return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
-
-
-def repeat(answer, handed_in):
-    """Repeat what a call in the box has changed of what was handed in, and return its result."""
-    if type(answer) is not dict:
-        raise NotPlain("an answer that is not well formed")
-    for argument, value in [(thing_at(handed_in, way), value) for way, value in answer["changed"]]:
-        change(argument, value)
-    return thing_at(handed_in, answer["is"]) if "is" in answer else answer["value"]
 
 
 def thing_at(holder, way):
     """Return the thing among the arguments to which the keys in `way` lead."""
-    for key in way:
-        if type(holder) in (list, tuple, dict):
-            holder = holder[key]
-        elif isinstance(holder, BaseEstimator) and type(holder).__module__ != TESTS:
-            holder = vars(holder)[key]
-        else:
-            raise NotPlain(f"your code changes something in a value of type {type(holder).__name__}")
+    for key in way if type(way) is list else [way]:
+        try:
+            holder = holder[key] if type(holder) in (list, tuple, dict) else vars(holder)[key]
+        except (LookupError, TypeError):
+            raise NotPlain("an answer about something that was not handed over") from None
     return holder
-
-
-def change(argument, value):
-    """Repeat what a call in the box has changed of an argument: the content, never the type or an array's form."""
-    same_type = type(value) is type(argument)
-    if isinstance(argument, np.ndarray) and same_type and form(value) == form(argument):
-        argument[...] = value
-    elif isinstance(argument, (pd.DataFrame, pd.Series)) and same_type:
-        argument._update_inplace(value)
-    elif isinstance(argument, list) and same_type:
-        argument[:] = value
-    elif isinstance(argument, (dict, set)) and same_type:
-        argument.clear()
-        argument.update(value)
-    elif isinstance(argument, np.random.Generator) and type(value) is dict:
-        argument.bit_generator.state = value
-    elif isinstance(argument, BaseEstimator) and type(argument).__module__ != TESTS and type(value) is dict:
-        if any(type(name) is not str or hasattr(type(argument), name) for name in value):
-            raise NotPlain("your code replaces a method of an estimator that it was given")
-        vars(argument).clear()
-        vars(argument).update(value)
-    else:
-        raise NotPlain(f"your code changes a value of type {type(argument).__name__} that it was given")
-
-
-def form(array):
-    """Return the shape and type of an array, which no change of its content touches."""
-    return array.shape, array.dtype.newbyteorder("=")

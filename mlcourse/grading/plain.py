@@ -1,14 +1,16 @@
-"""Plain data as bytes, in a format that cannot execute anything.
+"""No object with behaviour is ever built from what a student's process says: what crosses is plain data.
 
-This is how answers leave the box that student code runs in. Numbers, strings, arrays, tables and their containers
-travel as they are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is.
+Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the box that student code runs in
+as they are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be
+asked to be called. `PLAIN` has all types that `loads` ever makes.
 
-A message is a JSON text, and the raw bytes of the arrays in it. The reader trusts nothing: sizes, shapes and types are
-checked before anything is made of them.
+A message is a JSON text, and the raw bytes of the arrays in it. The reader trusts nothing: sizes, shapes, types and the
+number of things are checked before anything is made of them.
 """
 
 import contextlib
 import json
+import re
 import struct
 from collections import deque
 from decimal import Decimal
@@ -17,17 +19,24 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-MAX_BYTES = 64 * 2**20
+from mlcourse.grading.cells import Malformed
+from mlcourse.grading.channel import MAX_BYTES
+
 MAX_DEPTH = 40
 MAX_ITEMS = 1_000_000
+MAX_TEXT = 32 * 2**20  # bytes of JSON
+MAX_KEYS = 200_000  # in all dicts and sets of a message
+MAX_ALIKE = 50  # keys of one hash, whose time is the square of their number
+PANDAS = 50  # how many things a column or an index counts for, since it takes as long
+MAX_LENGTH = 20 * MAX_ITEMS  # of what needs no memory for its items, such as a range
 
 _NUMPY_KINDS = "biufcUSmM"
 _DTYPES = {"string", "str", "boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
 _DTYPES |= {"Float32", "Float64"}
-
-
-class Malformed(Exception):
-    """A message that the reader does not accept, or a value that the writer cannot write."""
+_DTYPE = re.compile(r"[<>|=]?[biufcUSmM]\d{0,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
+_PANDAS = (pd.DataFrame, pd.Series, pd.RangeIndex, pd.MultiIndex, pd.Interval, type(pd.NA), type(pd.NaT))
+PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, range)
+PLAIN = (*PLAIN, np.ndarray, np.generic, pd.Index, pd.api.extensions.ExtensionArray, *_PANDAS)
 
 
 class Handle:
@@ -104,16 +113,26 @@ def loads(message: bytes, make) -> object:
         for size in sizes:
             parts.append(message[at : at + size])
             at += size
-        return _Reader(parts[1:], make).read(json.loads(parts[0].decode("utf-8", "surrogatepass")))
+        return _Reader(parts[1:], make).read(_tree(parts[0]))
     except Malformed:
         raise
     except (Exception, RecursionError) as error:
         raise Malformed(f"a message that is not well formed: {type(error).__name__}") from None
 
 
+def _tree(text):
+    """Return what the JSON of a message says; refuse what would hold too many things before any of them is made."""
+    if len(text) > MAX_TEXT:
+        raise Malformed("the message is too large")
+    # Those in texts count as well, of which no answer has so many
+    if sum(map(text.count, (b",", b"[", b"{"))) > 4 * MAX_ITEMS:
+        raise Malformed(f"a message of more than {MAX_ITEMS} things")
+    return json.loads(text.decode("utf-8", "surrogatepass"))
+
+
 class _Writer:
     def __init__(self, handle, blobs):
-        self.handle, self.blobs, self.items, self.room = handle, blobs, 0, MAX_BYTES
+        self.handle, self.blobs, self.items, self.keys, self.room = handle, blobs, 0, 0, MAX_BYTES
 
     def write(self, value, depth=0):
         """Return `value` as what JSON can hold; a dict stands for everything but numbers, strings and lists."""
@@ -147,6 +166,10 @@ class _Writer:
             return [self.write(item, depth + 1) for item in list.__iter__(value)]
         if isinstance(value, tuple):
             return self._items("tuple", tuple.__iter__(value), depth)
+        if isinstance(value, (set, frozenset, dict)):
+            self.keys += len(value)
+            if self.keys > MAX_KEYS:
+                raise Malformed(f"the answer holds dicts or sets of more than {MAX_KEYS} keys")
         if isinstance(value, (set, frozenset)):
             base = set if isinstance(value, set) else frozenset
             return {"t": base.__name__, "v": [self._key(item, depth) for item in base.__iter__(value)]}
@@ -260,7 +283,7 @@ class _Writer:
 
 class _Reader:
     def __init__(self, blobs, make):
-        self.blobs, self.make, self.items = blobs, make, 0
+        self.blobs, self.make, self.items, self.keys, self.room = blobs, make, 0, 0, MAX_BYTES
 
     def read(self, tree):
         self.items += 1
@@ -291,17 +314,38 @@ class _Reader:
         return tuple(self._many(tree))
 
     def read_set(self, tree):
-        return set(self._many(tree))
+        return set(self._keys(tree))
 
     def read_frozenset(self, tree):
-        return frozenset(self._many(tree))
+        return frozenset(self._keys(tree))
 
     def read_dict(self, tree):
-        items = self._many(tree)
+        items = self._keys(tree)
         return dict(zip(items[::2], items[1::2], strict=True))
 
+    def _keys(self, tree):
+        """Return the items of a set, or the keys and values of a dict, if they can be looked up in a bearable time."""
+        items = self._many(tree)
+        self._count_keys(items[::2] if tree["t"] == "dict" else items)
+        return items
+
+    def _count_keys(self, keys):
+        self.keys += len(keys)
+        if self.keys > MAX_KEYS:
+            raise Malformed(f"dicts or sets of more than {MAX_KEYS} keys")
+        if len(keys) > MAX_ALIKE:
+            _, times = np.unique(np.fromiter(map(hash, keys), np.int64), return_counts=True)
+            if times.max() > MAX_ALIKE:
+                raise Malformed(f"a dict or set with more than {MAX_ALIKE} keys of one hash")
+
     def read_range(self, tree):
-        return range(*map(int, tree["v"]))
+        return self._short(range(*map(int, tree["v"])))
+
+    def _short(self, numbers):
+        # Not len(), which has a limit of its own
+        if abs(numbers.stop - numbers.start) // abs(numbers.step) > MAX_LENGTH:
+            raise Malformed("a range that is too long")
+        return numbers
 
     def read_interval(self, tree):
         left, right, closed = self._many(tree)
@@ -338,12 +382,14 @@ class _Reader:
 
     def read_rangeindex(self, tree):
         *numbers, name = tree["v"]
-        return pd.RangeIndex(*map(int, numbers), name=self._label(name))
+        return pd.RangeIndex(self._short(range(*map(int, numbers))), name=self._label(name))
 
     def read_multiindex(self, tree):
         names, entries = self._many(tree)
         if not all(isinstance(entry, tuple) and len(entry) == len(names) for entry in entries):
             raise Malformed("an index that is not well formed")
+        self.items += PANDAS * len(names)
+        self._count_keys(entries)
         return pd.MultiIndex.from_tuples(entries, names=names)
 
     def read_column(self, tree):
@@ -372,10 +418,17 @@ class _Reader:
         at = tree["b"]
         if type(at) is not int or not 0 <= at < len(self.blobs):
             raise Malformed("a message with a part missing")
+        # Counted each time, since one part may be named many times
+        self.room -= len(self.blobs[at])
+        if self.room < 0:
+            raise Malformed(f"a message of more than {MAX_BYTES // 2**20} MB")
         return self.blobs[at]
 
     def _dtype(self, tree):
-        dtype = np.dtype(str(tree["d"]))
+        name = tree["d"]
+        if type(name) is not str or not _DTYPE.fullmatch(name):
+            raise Malformed("an array of an unknown type")
+        dtype = np.dtype(name)
         if dtype.kind not in _NUMPY_KINDS or dtype.names or dtype.subdtype or dtype.hasobject:
             raise Malformed("an array of an unknown type")
         return dtype
@@ -384,10 +437,13 @@ class _Reader:
         shape = tree["s"]
         if len(shape) > 32 or not all(type(length) is int and length >= 0 for length in shape):
             raise Malformed("an array without a proper shape")
+        if max(shape, default=0) > MAX_LENGTH:
+            raise Malformed("an array that is too long")
         return tuple(shape)
 
     def _values(self, column):
         name, values, *rest = column
+        self.items += PANDAS
         if name == "category":
             codes, ordered = rest
             return pd.Categorical.from_codes(self.read(codes), self._values(values), ordered=bool(ordered))

@@ -1,0 +1,183 @@
+"""The sandbox of one process: namespaces, an empty file system to write to, no privileges, limits, few system calls.
+
+Two servers run inside bubblewrap, and fork a process for each submission: `mlcourse.grading.box` for the student's
+code, `mlcourse.grading.examiner` for the tests. Each of these processes gets a sandbox of its own here, before it reads
+anything of a submission.
+"""
+
+import contextlib
+import ctypes
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+
+from mlcourse.grading import seccomp
+
+SCRATCH = "/scratch"
+SCRATCH_BYTES = 64 * 2**20
+MEMORY_BYTES = 4 * 2**30
+PROCESSES = 64
+CPU_SECONDS = 600
+FILES = 128
+USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 0x40000
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
+KEYCTL_JOIN_SESSION_KEYRING = 1
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Walls:
+    """What a sandbox is made of, prepared once by the server that forks.
+
+    Parameters
+    ----------
+    writable : bool
+        Whether the process may write to its empty folders, and start other processes.
+    """
+
+    def __init__(self, writable: bool):
+        self.writable = writable
+        self.filter, self.keyctl = seccomp.program(), seccomp.number_of("keyctl")
+
+
+def requests(control: socket.socket, count: int) -> Iterator[tuple[bytes, int, list[int]]]:
+    """Yield what comes over `control` until the other side ends: a letter, the number of a core, file descriptors."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 3, count)
+        if not message:
+            return
+        yield message[:1], int.from_bytes(message[1:]), descriptors
+
+
+def stay_on(core: int) -> None:
+    """Let this process, and whatever it starts, run on one core alone. In a sandbox nothing can change that."""
+    with contextlib.suppress(OSError, AttributeError):  # on macOS and Windows there is no such function
+        os.sched_setaffinity(0, {core})
+
+
+def guard(work: Callable[..., None], descriptors: list[int], walls: Walls | None) -> None:
+    """Do the work for one submission in a sandbox of its own; never return.
+
+    The sandbox ends with the work, and when the other end of the first descriptor, a socket, is closed: then every
+    process in it is ended.
+
+    Parameters
+    ----------
+    work : callable
+        Takes the descriptors.
+    descriptors : list of int
+        What the work needs. Every other open file is closed.
+    walls : Walls or None
+        None lets the work do all that this user may do.
+    """
+    try:
+        descriptors = keep_only(descriptors)
+        if walls is not None:
+            check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET))
+        child = os.fork()
+        if child == 0:
+            if walls is not None:
+                close_walls(walls)
+            if hasattr(libc, "prctl"):
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if walls is not None:
+                seccomp.load(walls.filter)
+            work(*descriptors)
+            os._exit(0)
+        ends = select.poll()
+        ends.register(os.pidfd_open(child), select.POLLIN)
+        ends.register(descriptors[0], select.POLLRDHUP)
+        ends.poll()
+        # It is the first process of its namespace: whatever it has started ends with it
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def keep_only(descriptors):
+    """Close all files but the standard ones and these, which get other numbers; return those.
+
+    What was open before is shared with all other submissions: its place in the file, and locks on it.
+    """
+    high = [os.dup(descriptor) for descriptor in descriptors]
+    while min(high) <= 2 + len(high):
+        high = [os.dup(descriptor) for descriptor in high]
+    low = list(range(3, 3 + len(high)))
+    for source, target in zip(high, low):
+        os.dup2(source, target, inheritable=False)
+    os.closerange(3 + len(low), 65536)
+    return low
+
+
+def close_walls(walls):
+    """Give this process empty folders, no privileges, no keys and limits."""
+    mount("none", "/", None, MS_REC | MS_PRIVATE, "")
+    # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
+    mount("/", SCRATCH, None, MS_BIND | MS_REC, "")
+    os.chroot(SCRATCH)
+    flags = MS_NOSUID | MS_NODEV | (0 if walls.writable else MS_RDONLY)
+    for folder in (SCRATCH, "/dev/shm", "/config"):
+        mount("tmpfs", folder, "tmpfs", flags, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
+    os.chdir(SCRATCH)
+    os.setsid()
+    libc.syscall(walls.keyctl, KEYCTL_JOIN_SESSION_KEYRING, None)
+    for capability in range(64):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if os.getuid() == 0:
+        # A user of its own: the kernel counts processes, and keeps keys, for each user
+        user = random.SystemRandom().choice(USERS)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    for limit, value in [
+        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_NPROC, PROCESSES if walls.writable else 0),
+        (resource.RLIMIT_CPU, CPU_SECONDS),
+        (resource.RLIMIT_FSIZE, SCRATCH_BYTES if walls.writable else 0),
+        (resource.RLIMIT_NOFILE, FILES),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 64),
+        (resource.RLIMIT_CORE, 0),
+    ]:
+        resource.setrlimit(limit, (value, value))
+
+
+def silence():
+    """Let what is written past Python go nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def mount(source, target, kind, flags, options):
+    """Call mount(2), or raise the OSError that it reports."""
+    check(libc.mount(*(text and text.encode() for text in (source, target, kind)), flags, options.encode()))
+
+
+def prctl(option, value):
+    """Call prctl(2), or raise the OSError that it reports."""
+    check(libc.prctl(option, value, 0, 0, 0))
+
+
+def check(result):
+    """Raise the error of a C function that did not return 0."""
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
