@@ -17,7 +17,7 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from mlcourse.grading.preprocessors import GradeInBox, SayWhatHappened, ShowHintsOnly, WriteFeedback, clean
+from mlcourse.grading.preprocessors import DrawAnew, GradeInBox, SayWhatHappened, ShowHintsOnly, WriteFeedback, clean
 from mlcourse.grading.submissions import ReadSubmission, before_grading
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
@@ -41,6 +41,8 @@ c.Autograde.exporter_class = ReadSubmission
 c.Autograde.pre_convert_hook = before_grading
 
 # Students' code runs in a box, and the tests where it cannot reach them.
+# The data of hidden tests depend on a secret, in a file that the first grading makes. Keep it with the gradebook.
+c.GradeInBox.secret_file = "secret.json"
 c.Autograde.autograde_preprocessors = [GradeInBox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
 c.GenerateFeedback.exporter_class = WriteFeedback
@@ -50,6 +52,7 @@ c.GenerateFeedback.preprocessors = [
     ClearMarkScheme,
     ShowHintsOnly,
     SayWhatHappened,
+    DrawAnew,
 ]
 
 # What students write must not run in the browser of who reads it, in the formgrader or on a feedback page. The option

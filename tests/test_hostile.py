@@ -176,7 +176,7 @@ def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
     assert "GOT" not in str(result["outputs"])
     assert all(result["outputs"][at] for at, cell in enumerate(lab("")) if cell.grade_id)
     assert sum(len(str(outputs)) for outputs in result["outputs"]) < 20_000_000
-    assert len(processes(desk.process.pid)) == 3, "bubblewrap, its child, and the box: nothing else"
+    assert len(processes(desk.process.pid)) == 6, "two programs, each with bubblewrap and its child: nothing else"
     cells = [*lab(RIGHT), Cell(LEFT)]
     next_one = desk.grade(cells)
     assert passed(cells, next_one) == list(TESTS), "the next student loses something"
@@ -244,7 +244,7 @@ def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
     below = processes(server)
     run.kill()
     run.wait()
-    assert len(below) > 4, "the examiner, bubblewrap, the box, and the student's process"
+    assert len(below) > 6, "the two programs and what they have forked for the notebook"
     assert not left([(server, "mlcourse.grading.desk"), *below])
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
     assert not list(tmp_path.iterdir())

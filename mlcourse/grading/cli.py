@@ -50,6 +50,8 @@ def add_commands(command):
         one = for_lab(name, run, says, example.replace("grade", name, 1))
         one.add_argument("--workers", type=whole_number, metavar="N", help="how many at a time (default: one per core)")
         one.add_argument("--again", action="store_true", help="run also what has been run before")
+        which = "the draw of hidden data for everybody (default: that which a submission has met, or the present one)"
+        one.add_argument("--draw", type=whole_number, metavar="N", help=which)
         one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
@@ -105,22 +107,28 @@ def collect(options):
 
 def grade(options):
     """Grade a class."""
+    from mlcourse.grading import limits
     from mlcourse.grading.grade import grade_class
 
     if options.no_sandbox:
         print("Warning: without the sandbox, students' code can do all that you may do here.", file=sys.stderr)
+    else:
+        print(f"Limits: {limits.sentence()}.")
     done = grade_class(
         known(options),
         options.root,
         workers=options.workers,
         sandbox=not options.no_sandbox,
         again=options.again,
+        draw=options.draw,
         scheduler=options.scheduler,
         progress=show_progress,
     )
     refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
     same = f"; {done.unchanged} had not changed" if done.unchanged else ""
     print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}.")
+    if done.late:
+        print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
 
 
 def regrade(options):

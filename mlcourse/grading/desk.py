@@ -82,7 +82,7 @@ class Desk:
         ----------
         cells : list of mlcourse.grading.cells.Cell
         secret : sequence of int
-            What the data of hidden tests depend on (`mlcourse.grading.secrets`).
+            What the data of hidden tests depend on (`mlcourse.grading.secret`).
 
         Returns
         -------

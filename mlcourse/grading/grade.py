@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import queue
@@ -10,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from mlcourse.grading.cells import Cell, Result, failure
 from mlcourse.grading.desk import Desk, DeskEnded
 from mlcourse.grading.labs import nbgrader_config
 from mlcourse.grading.results import Results, cells_of, circumstances, write_outputs
+from mlcourse.grading.secret import secret_of
 from mlcourse.grading.submissions import (
     check_timestamp,
     find_notebook,
@@ -38,11 +40,16 @@ WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few 
 
 @dataclass
 class Summary:
-    """What became of a class: how many were graded now, how many before, how many refused, and the seconds it took."""
+    """What became of a class, and the seconds it took.
+
+    `graded` counts submissions that were graded now, `unchanged` those graded before; of those graded now, `refused`
+    were not run, and in `late` ones a limit of time decided about something.
+    """
 
     graded: int = 0
     unchanged: int = 0
     refused: int = 0
+    late: int = 0
     seconds: float = 0.0
 
 
@@ -53,7 +60,8 @@ class Prepared:
     student: str
     notebook: nbformat.NotebookNode
     cells: list[Cell]
-    fingerprint: str
+    mark: dict
+    words: tuple[int, ...]
     timestamp: str | None
 
 
@@ -64,6 +72,7 @@ def grade_class(
     workers: int | None = None,
     sandbox: bool = True,
     again: bool = False,
+    draw: int | None = None,
     scheduler: str | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Summary:
@@ -81,6 +90,9 @@ def grade_class(
         False runs students' code without a box.
     again : bool
         Run also what has been run before.
+    draw : int, optional
+        The draw of hidden data that every submission meets (`mlcourse.grading.secret`). By default those that have not
+        changed since they were graded stay with theirs, and the others meet the present one.
     scheduler : str, optional
         The address of a Dask scheduler, whose workers take the place of this machine's.
     progress : callable
@@ -93,11 +105,13 @@ def grade_class(
     """
     begin, summary = time.monotonic(), Summary()
     config = nbgrader_config(root)
+    secret = secret_of(config)
     source = instructor_notebook(root, lab)
     released = release_of(source)
     students = students_of(lab, root)
-    graded = Index(root / "_build" / "graded" / f"{lab}.json", {} if again else None)
-    places = pool(workers, sandbox, scheduler, cells_of(source), len(students) - len(graded.entries))
+    graded = Index(root / "_build" / "graded" / f"{lab}.json")
+    expected = len(students) - (0 if again else len(graded.entries))
+    places = pool(workers, sandbox, scheduler, cells_of(source), expected)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root)
         stored = Results(root, None)
@@ -106,8 +120,10 @@ def grade_class(
         def finish(prepared, result):
             with uninterrupted():
                 record(prepared, result)
-                graded[prepared.student] = prepared.fingerprint
+                # What a limit of time decided is run again the next time, in the same draw
+                graded[prepared.student] = {**prepared.mark, "rest": None} if result["late"] else prepared.mark
             summary.graded += 1
+            summary.late += result["late"]
             summary.refused += prepared.notebook.metadata.mlcourse.refused is not None
 
         def collect(most):
@@ -115,19 +131,19 @@ def grade_class(
                 done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
                     prepared = running.pop(future)
-                    finish(prepared, stored.store(prepared.cells, future.result()))
+                    finish(prepared, stored.store(prepared.cells, prepared.words, future.result()))
                     progress(summary.graded + summary.unchanged, len(students))
 
         try:
             for student in students:
-                mark = fingerprint(lab, student, root)
-                if graded.get(student) == mark and record.has(student):
+                mark = graded.mark(lab, student, root, secret, draw)
+                if graded.get(student) == mark and record.has(student) and not again:
                     summary.unchanged += 1
                 else:
-                    prepared = prepare(lab, student, root, source, released, mark)
-                    result = None if again else stored.find(prepared.cells)
+                    prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
+                    result = None if again else stored.find(prepared.cells, prepared.words)
                     if result is None:
-                        running[submit(prepared.cells)] = prepared
+                        running[submit(prepared.cells, prepared.words)] = prepared
                     else:
                         finish(prepared, result)
                 progress(summary.graded + summary.unchanged, len(students))
@@ -181,7 +197,7 @@ def gradebook_of(config) -> Gradebook:
         ) from None
 
 
-def prepare(lab, student, root, source, released, mark) -> Prepared:
+def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     """Read a submission and make it ready to be run."""
     folder = root / "submitted" / student / lab
     note = check_timestamp(folder)
@@ -190,16 +206,17 @@ def prepare(lab, student, root, source, released, mark) -> Prepared:
     notebook = submission.notebook
     repairs = [*([note] if note else []), *repairs, *submission.repairs]
     notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": submission.refused})
+    notebook.metadata.mlcourse["draw"] = mark["draw"]
     with contextlib.suppress(OSError):
-        return Prepared(student, notebook, cells_of(notebook), mark, (folder / "timestamp.txt").read_text("utf-8"))
-    return Prepared(student, notebook, cells_of(notebook), mark, None)
+        timestamp = (folder / "timestamp.txt").read_text("utf-8")
+        return Prepared(student, notebook, cells_of(notebook), mark, words, timestamp)
+    return Prepared(student, notebook, cells_of(notebook), mark, words, None)
 
 
-def fingerprint(lab, student, root) -> str:
-    """Return a hash of all that the grading of a submission depends on."""
-    digest = hashlib.sha256(circumstances().encode())
-    folder = root / "submitted" / student / lab
-    for path in [root / "source" / lab / f"{lab}.ipynb", *sorted(folder.glob("*"))]:
+def fingerprint(paths) -> str:
+    """Return a hash of the names and contents of files."""
+    digest = hashlib.sha256()
+    for path in paths:
         digest.update(path.name.encode("utf-8", "surrogateescape"))
         if path.is_file() and not path.is_symlink():
             digest.update(path.read_bytes())
@@ -207,13 +224,26 @@ def fingerprint(lab, student, root) -> str:
 
 
 class Index:
-    """Which submissions have been graded, by the hash of what their grading depends on."""
+    """Which submissions have been graded, by marks: what their grading depends on.
 
-    def __init__(self, path, entries=None):
+    A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
+    """
+
+    def __init__(self, path):
         self.path, self.entries = path, {}
-        if entries is None:
-            with contextlib.suppress(OSError, ValueError):
-                self.entries = json.loads(path.read_text(encoding="utf-8"))
+        with contextlib.suppress(OSError, ValueError):
+            self.entries = json.loads(path.read_text(encoding="utf-8"))
+
+    def mark(self, lab, student, root, secret, draw):
+        """Return the mark of a submission as it is now."""
+        handed_in = fingerprint(sorted((root / "submitted" / student / lab).glob("*")))
+        before = self.get(student)
+        if draw is None:
+            same = isinstance(before, dict) and before.get("handed_in") == handed_in
+            draw = before["draw"] if same else secret.draw(lab)
+        source = fingerprint([root / "source" / lab / f"{lab}.ipynb"])
+        rest = hashlib.sha256(f"{circumstances()} {source} {secret.words(lab, draw)}".encode()).hexdigest()
+        return {"handed_in": handed_in, "draw": draw, "rest": rest}
 
     def get(self, student):
         return self.entries.get(student)
@@ -306,12 +336,16 @@ def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Cal
     if scheduler is None:
         workers = workers or len(os.sched_getaffinity(0))
         desks = queue.SimpleQueue()
-        every = [Desk(sandbox, reference, expected // workers) for _ in range(workers)]
+        cores = sorted(os.sched_getaffinity(0))
+        every = [
+            Desk(sandbox, reference, expected // workers, core)
+            for core in itertools.islice(itertools.cycle(cores), workers)
+        ]
         for desk in every:
             desks.put(desk)
         executor = concurrent.futures.ThreadPoolExecutor(workers)
         try:
-            yield lambda cells: executor.submit(_run_here, desks, cells), workers
+            yield lambda *what: executor.submit(_run_here, desks, *what), workers
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             for desk in every:
@@ -328,31 +362,31 @@ def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Cal
     with client, client.get_executor(pure=False) as executor:
         width = sum(client.nthreads().values()) or 1
         there = [asdict(cell) for cell in reference]
-        yield lambda cells: executor.submit(run_there, [asdict(cell) for cell in cells], there, sandbox), width
+        yield lambda cells, words: executor.submit(run_there, list(map(asdict, cells)), words, there, sandbox), width
 
 
-def _run_here(desks, cells):
+def _run_here(desks, cells, words):
     desk = desks.get()
     try:
-        return run(desk, cells)
+        return run(desk, cells, words)
     finally:
         desks.put(desk)
 
 
-def run_there(cells: list[dict], reference: list[dict], sandbox: bool) -> dict:
+def run_there(cells: list[dict], words: Sequence[int], reference: list[dict], sandbox: bool) -> dict:
     """Run a notebook on a worker of a cluster, at its one desk, which serves all labs."""
     from mlcourse.grading.preprocessors import the_desk
 
     desk = the_desk(sandbox)
     desk.reference = [Cell(**cell) for cell in reference]
-    return run(desk, [Cell(**cell) for cell in cells])
+    return run(desk, [Cell(**cell) for cell in cells], words)
 
 
-def run(desk: Desk, cells: list[Cell]) -> dict:
+def run(desk: Desk, cells: list[Cell], words: Sequence[int]) -> dict:
     """Run a notebook; if that ends the desk itself twice, every test of it has failed."""
     for _ in range(2):
         try:
-            return desk.grade(cells)
+            return desk.grade(cells, words)
         except DeskEnded:
             continue
     message = "not run, since this notebook ended the grading process twice."

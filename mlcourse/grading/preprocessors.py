@@ -13,10 +13,11 @@ from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 from nbformat.v4 import new_markdown_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
-from traitlets import Bool
+from traitlets import Bool, Unicode
 
 from mlcourse.grading.desk import Desk
 from mlcourse.grading.results import Results, cells_of, write_outputs
+from mlcourse.grading.secret import FILE, secret_of
 from mlcourse.grading.submissions import instructor_notebook
 
 # Headings, tables and pictures come on top of what bleach lets through by default
@@ -37,15 +38,21 @@ class GradeInBox(NbGraderPreprocessor):
     """Run the student's cells in a box and the test cells outside, in place of nbgrader's own `Execute`."""
 
     sandbox = Bool(True, help="Whether students' code runs in a box").tag(config=True)
+    secret_file = Unicode(FILE, help="The file with the secret on which the data of hidden tests depend").tag(
+        config=True
+    )
 
     def preprocess(self, nb, resources):
         root, desk, cells = Path(self.coursedir_root), the_desk(self.sandbox), cells_of(nb)
-        results = Results(root, desk)
-        result = results.find(cells)
+        lab, secret = resources["nbgrader"]["assignment"], secret_of(self.config)
+        draw = secret.draw(lab)
+        words, results = secret.words(lab, draw), Results(root, desk)
+        result = results.find(cells, words)
         if result is None:
-            desk.reference = cells_of(instructor_notebook(root, resources["nbgrader"]["assignment"]))
-            result = results.work_out(cells)
+            desk.reference = cells_of(instructor_notebook(root, lab))
+            result = results.work_out(cells, words)
         write_outputs(nb, result)
+        nb.metadata.mlcourse["draw"] = draw
         return nb, resources
 
     @property
@@ -71,6 +78,16 @@ class ShowHintsOnly(NbGraderPreprocessor):
                 sentence = output.evalue or output.ename
                 output.traceback = textwrap.wrap(sentence, width=100, break_long_words=False, break_on_hyphens=False)
         return cell, resources
+
+
+class DrawAnew(NbGraderPreprocessor):
+    """Let whoever hands in again meet other hidden data than those that this feedback speaks of."""
+
+    def preprocess(self, nb, resources):
+        draw = nb.metadata.get("mlcourse", {}).get("draw")
+        if isinstance(draw, int):
+            secret_of(self.config).shown(resources["nbgrader"]["assignment"], draw)
+        return nb, resources
 
 
 class SayWhatHappened(NbGraderPreprocessor):

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nbformat import NotebookNode, from_dict
@@ -50,28 +51,30 @@ class Results:
     def __init__(self, root: Path, desk: Desk):
         self.folder, self.desk = Path(root) / "_build" / "graded", desk
 
-    def find(self, cells: list[Cell]) -> dict | None:
-        """Return the stored result of a notebook, or None."""
+    def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
+        """Return the stored result of a notebook with these words of the secret, or None."""
         try:
-            return json.loads(self._path(cells).read_text(encoding="utf-8"))
+            return json.loads(self._path(cells, words).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
 
-    def work_out(self, cells: list[Cell]) -> dict:
+    def work_out(self, cells: list[Cell], words: Sequence[int]) -> dict:
         """Run a notebook at the desk and store the result."""
-        return self.store(cells, self.desk.grade(cells))
+        return self.store(cells, words, self.desk.grade(cells, words))
 
-    def store(self, cells: list[Cell], result: dict) -> dict:
-        """Store a result and return it."""
-        path = self._path(cells)
+    def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
+        """Store a result and return it. One that a limit of time decided is not stored: a second run may differ."""
+        if result["late"]:
+            return result
+        path = self._path(cells, words)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}-{id(self)}")
         part.write_text(json.dumps(result), encoding="utf-8")
         part.replace(path)
         return result
 
-    def _path(self, cells):
-        text = json.dumps([(cell.source, cell.grade_id) for cell in cells])
+    def _path(self, cells, words):
+        text = json.dumps([list(words), *((cell.source, cell.grade_id) for cell in cells)])
         key = hashlib.sha256((circumstances() + text).encode("utf-8", "surrogatepass")).hexdigest()
         return self.folder / f"{key}.json"
 
