@@ -10,6 +10,7 @@ import matplotlib
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from mlcourse.grading.desk import missing
 from paths import CHAPTERS, COURSES, ROOT
 
 matplotlib.use("Agg")
@@ -59,8 +60,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session")
 def bubblewrap():
     """What the box for students' code is made of."""
-    if not shutil.which("bwrap"):
-        message = "no bubblewrap: on Debian and Ubuntu, type: sudo apt-get install bubblewrap"
+    if message := missing():
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 

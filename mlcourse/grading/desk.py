@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlcourse.grading import GradingError, channel, limits
+from mlcourse.grading import GradingError, channel, limits, seccomp
 from mlcourse.grading.cells import OUTPUT_BYTES, Cell, Limits, Malformed, Room, notebook, read_verdict, result_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +145,17 @@ class Desk:
             self.process = None
 
 
+def missing() -> str | None:
+    """Return what this machine lacks to keep students' code in a box, with the command that installs it; or None."""
+    if not shutil.which("bwrap"):
+        return f"there is no bubblewrap, which keeps students' code in a box: {INSTALL}"
+    try:
+        seccomp.library()
+    except OSError:
+        return f"there is no libseccomp, which filters the system calls of students' code: {INSTALL}"
+    return None
+
+
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT"], "1")
 
 
@@ -261,8 +272,8 @@ class Server:
         """Start the box and the examiner, anew if they run already."""
         self.close()
         self.done.clear()
-        if self.sandbox and not shutil.which("bwrap"):
-            raise GradingError(f"there is no bubblewrap, which keeps students' code in a box: {INSTALL}")
+        if self.sandbox and (lack := missing()):
+            raise GradingError(lack)
         # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
         self.programs = [Program("box", self.sandbox, {"PYTHONHASHSEED": "0"}), Program("examiner", self.sandbox, {})]
         for program in self.programs:

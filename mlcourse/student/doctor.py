@@ -41,7 +41,8 @@ def run_doctor(root=ROOT):
         0 if all is well, otherwise 1.
     """
     problems = 0
-    for check in (check_python, check_packages, check_course, check_data, check_kernel, check_validate, check_writing):
+    checks = [check_python, check_packages, check_course, check_data, check_kernel, check_validate, check_writing]
+    for check in [*checks, check_grading]:
         try:
             print("ok       " + check(root))
         except Problem as problem:
@@ -211,6 +212,16 @@ def check_writing(root):
             )
             raise Problem(f"you may not write to {closed[0]}", mend.format(root / "labs"))
     return f"{len(labs)} labs, all of which you may write to"
+
+
+def check_grading(root):
+    """Return what holds the limits of a submission where labs can be graded; no student needs that."""
+    try:
+        from mlcourse.grading import desk, limits
+    except ImportError as error:
+        return f"no grading here, which only instructors need: {error}"
+    lack = desk.missing()
+    return f"no grading here, which only instructors need: {lack}" if lack else f"grading with {limits.sentence()}"
 
 
 def installed(name):
