@@ -62,10 +62,13 @@ def fit_model(X, y): return LinearRegression().fit(X, y)
 def table(): return pd.DataFrame({"name": ["a", "b"], "value": [1.0, 2.0]})
 def apply(f, v): return f(v) + 1
 def centre(x): return x - x.mean()
+def residuals(model, X, y): return y - model.predict(X)
+def draw(generator, n): return generator.normal(size=n)
 """
 
 WRONG = RIGHT.replace("return w, b", "return b, w").replace("2 *", "3 *").replace("+ 1", "+ 2")
-WRONG = WRONG.replace("fit(X, y)", "fit(X, -y)").replace("2.0]", "3.0]").replace("x - x.mean()", "x")
+WRONG = WRONG.replace("LinearRegression()", "LinearRegression(fit_intercept=False)").replace("2.0]", "3.0]").replace("x - x.mean()", "x")
+WRONG = WRONG.replace("y - model.predict(X)", "model.predict(X) - y").replace("normal", "uniform")
 
 TESTS = {
     "before": "checks.number(double(4), 8, 'double(4)')",
@@ -100,7 +103,28 @@ TESTS = {
     "centre": """
         x = np.array([1.0, 2.0, 6.0])
         checks.array(centre(x), [-2, -1, 3], "the centred numbers")
-        checks.array(x, [1, 2, 6], "the numbers that were handed in")""",
+        checks.unchanged(x, np.array([1.0, 2.0, 6.0]), "the numbers that were handed in have changed")""",
+    # As in lab 8 once, where the copy was made outside, of a class and with parameters that the student chose
+    "copy": """
+        X = np.arange(8.0).reshape(-1, 1)
+        model = clone(fit_model(X, 5 * X[:, 0] + 1))
+        checks.array(model.fit(X, 4 * X[:, 0] + 1).predict(X[:3]), [1, 5, 9], "the predictions of a copy")
+        scores = cross_val_score(fit_model(X, X[:, 0]), X, 2 * X[:, 0] + 1, cv=2, error_score="raise")
+        checks.array(scores, [1, 1], "the scores of copies")""",
+    # Three that ask their own things only after the call
+    "residuals": """
+        X, y = np.arange(4.0).reshape(-1, 1), np.array([1.0, 0.0, 5.0, 3.0])
+        model = LinearRegression().fit(X, y)
+        answer = residuals(model, X, y)
+        checks.array(answer, y - model.predict(X), "the residuals")
+        checks.that(max(abs(answer)) > 1, "expected residuals of more than 1")""",
+    "moved": """
+        x = np.array([3.0, 1.0, 2.0])
+        checks.array(centre(x), x - x.mean(), "the centred numbers")""",
+    "draws": """
+        generator, alike = np.random.default_rng(8), np.random.default_rng(8)
+        checks.array([draw(generator, 3), draw(generator, 3)], alike.normal(size=(2, 3)), "two draws")
+        checks.array(generator.normal(size=3), np.random.default_rng(8).normal(size=3), "a draw of the test")""",
     "after": "checks.number(triple(4), 12, 'triple(4)')",
 }
 
@@ -108,7 +132,8 @@ LEFT = 'import os\nprint([name for folder in ("/scratch", "/dev/shm", "/config")
 
 
 def check_cell(name):
-    imports = "import numpy as np\nimport pandas as pd\nfrom sklearn.linear_model import LinearRegression\n"
+    imports = "import numpy as np\nimport pandas as pd\nfrom sklearn.base import clone\n"
+    imports += "from sklearn.linear_model import LinearRegression\nfrom sklearn.model_selection import cross_val_score\n"
     checks = textwrap.indent(textwrap.dedent(TESTS[name]).strip(), "    ")
     source = f"with checks.testing('{name}', see='somewhere'):\n    # {SECRET}\n    secret = '{SECRET}'\n{checks}\n"
     return Cell(f"from mlcourse import checks\n{imports}{source}", name)

@@ -89,10 +89,10 @@ class Result:
 def result_of(cells: list[Cell], examined: list[Examined], seconds: float) -> Result:
     """Return the result of a notebook of which perhaps not every cell was examined."""
     stopped = examined[-1].stopped if examined else None
+    late = any(cell.late for cell in examined)
     if len(examined) < len(cells) and not stopped:
-        stopped = "this check ended with your answer in a way that nothing else can follow"
+        stopped, late = "this check ended with your answer in a way that nothing else can follow", True
     rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(examined) :]]
-    late = len(examined) < len(cells) or any(cell.late for cell in examined)
     return Result([*(cell.outputs for cell in examined), *rest], seconds, stopped, late)
 
 
