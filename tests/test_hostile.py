@@ -67,7 +67,11 @@ def draw(generator, n): return generator.normal(size=n)
 """
 
 WRONG = RIGHT.replace("return w, b", "return b, w").replace("2 *", "3 *").replace("+ 1", "+ 2")
-WRONG = WRONG.replace("LinearRegression()", "LinearRegression(fit_intercept=False)").replace("2.0]", "3.0]").replace("x - x.mean()", "x")
+WRONG = (
+    WRONG.replace("LinearRegression()", "LinearRegression(fit_intercept=False)")
+    .replace("2.0]", "3.0]")
+    .replace("x - x.mean()", "x")
+)
 WRONG = WRONG.replace("y - model.predict(X)", "model.predict(X) - y").replace("normal", "uniform")
 
 TESTS = {
@@ -133,7 +137,9 @@ LEFT = 'import os\nprint([name for folder in ("/scratch", "/dev/shm", "/config")
 
 def check_cell(name):
     imports = "import numpy as np\nimport pandas as pd\nfrom sklearn.base import clone\n"
-    imports += "from sklearn.linear_model import LinearRegression\nfrom sklearn.model_selection import cross_val_score\n"
+    imports += (
+        "from sklearn.linear_model import LinearRegression\nfrom sklearn.model_selection import cross_val_score\n"
+    )
     checks = textwrap.indent(textwrap.dedent(TESTS[name]).strip(), "    ")
     source = f"with checks.testing('{name}', see='somewhere'):\n    # {SECRET}\n    secret = '{SECRET}'\n{checks}\n"
     return Cell(f"from mlcourse import checks\n{imports}{source}", name)
@@ -195,6 +201,11 @@ def test_the_right_answer_passes_every_check_and_a_wrong_one_none(desk):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
+    attack(desk, name)
+
+
+def attack(desk, name):
+    """Hand in an attack, and after it the right answers; see that neither gets anything else than is due."""
     got, result = grade(desk, ATTACKS[name]["code"])
     assert got == ATTACKS[name]["gets"].split(), result["outputs"]
     assert SECRET not in str(result["outputs"])
@@ -298,21 +309,6 @@ def test_nothing_is_left_when_the_desk_closes(desk):
     desk.close()
     assert not left([(server, "mlcourse.grading.desk"), *below])
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="here all tests run as a user who is not root")
-def test_who_is_not_root_has_the_same_box(bubblewrap):
-    code = textwrap.dedent("""
-        import os, test_hostile as hostile
-        desk = hostile.Desk(**hostile.LIMITS)
-        for answer in (hostile.RIGHT, hostile.ATTACKS["detached-child"]["code"], hostile.RIGHT):
-            print(os.getuid(), *hostile.grade(desk, answer)[0])
-        desk.close()
-    """)
-    command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", sys.executable, "-c", code]
-    run = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=False)
-    right = " ".join(["1000", *TESTS])
-    assert run.stdout.splitlines() == [right, f"1000 {ATTACKS['detached-child']['gets']}", right], run.stderr
 
 
 def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch, tmp_path):

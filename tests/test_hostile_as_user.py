@@ -1,0 +1,58 @@
+"""The attacks of `hostile.yml` get nothing either where an ordinary user grades, whom the kernel lets do less.
+
+Such a user can make no control group: the grader itself adds up the memory of a submission.
+"""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+import test_hostile as hostile
+from mlcourse.grading.desk import Desk
+from paths import ROOT
+
+
+@pytest.fixture(scope="module")
+def user():
+    """The number of a system user that is made for these tests."""
+    if os.getuid() != 0:
+        pytest.skip("test_hostile.py runs as an ordinary user already; only root can make another")
+    name = f"grader-{uuid.uuid4().hex[:8]}"
+    subprocess.run(["useradd", "--system", "--user-group", "--no-create-home", name], check=True)
+    try:
+        yield int(subprocess.run(["id", "-u", name], check=True, capture_output=True, text=True).stdout)
+    finally:
+        subprocess.run(["userdel", name], check=True)
+
+
+@pytest.fixture(scope="module")
+def desk(bubblewrap, user):
+    desk = Desk(**hostile.LIMITS)
+    desk.command = (sys.executable, str(ROOT / "tests" / "as_user.py"), str(user), *Desk.command)
+    desk.start()
+    yield desk
+    desk.close()
+
+
+def test_the_grader_runs_as_that_user_and_makes_no_control_group(desk, user):
+    before = hostile.groups()
+    assert hostile.grade(desk, hostile.RIGHT)[0] == list(hostile.TESTS)
+    pid = desk.process.pid
+    assert os.stat(f"/proc/{pid}").st_uid == user
+    assert not [path for path in hostile.groups() - before if path.endswith(f"-{pid}")]
+    assert hostile.grade(desk, hostile.WRONG)[0] == ["before", "after"]
+
+
+@pytest.mark.parametrize("name", hostile.ATTACKS)
+def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
+    hostile.attack(desk, name)
+
+
+def test_nothing_is_left_when_the_desk_closes(desk):
+    hostile.grade(desk, hostile.ATTACKS["detached-child"]["code"])
+    below = hostile.processes(desk.process.pid)
+    desk.close()
+    assert not hostile.left(below)
