@@ -1,0 +1,316 @@
+"""No object with behaviour is built from what a student's process says: only plain data and stand-ins cross."""
+
+import copy
+import decimal
+import io
+import json
+import pickle
+import random
+import struct
+import threading
+import time
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.utils import all_estimators
+
+from mlcourse.grading import examiner, plain
+from mlcourse.grading.cells import Cell, Examined, Malformed, failure, read_verdict, verdict
+
+# The base types of plain data, written down here a second time: whoever lets another one cross has to think of it
+NUMBERS = {type(None), type(...), bool, int, float, complex, str, bytes}
+CONTAINERS = {list, tuple, set, frozenset, dict, range}
+TABLES = {pd.DataFrame, pd.Series, pd.Interval, type(pd.NA), type(pd.NaT)}
+
+
+def all_parts(value):
+    """Yield a value, and whatever it holds."""
+    yield value
+    if type(value) is dict:
+        parts = [*value.keys(), *value.values()]
+    elif type(value) in (list, tuple, set, frozenset):
+        parts = list(value)
+    elif type(value) is np.ndarray:
+        parts = value.ravel().tolist() if value.dtype.kind == "O" else []
+    elif type(value) is pd.DataFrame:
+        parts = [value.index, value.columns, *(value.iloc[:, at] for at in range(value.shape[1]))]
+        assert not value.attrs
+    elif type(value) is pd.Series:
+        parts = [value.name, value.index, value.array]
+        assert not value.attrs
+    elif isinstance(value, pd.MultiIndex):
+        parts = [list(value.names), list(value)]
+    elif isinstance(value, pd.Index):
+        parts = [value.name, value.array]
+    elif isinstance(value, pd.Categorical):
+        parts = [value.categories, value.codes]
+    elif isinstance(value, pd.api.extensions.ExtensionArray):
+        parts = list(value) if value.dtype == object else []
+    elif type(value) is pd.Interval:
+        parts = [value.left, value.right]
+    else:
+        parts = []
+    for part in parts:
+        yield from all_parts(part)
+
+
+def is_plain(value):
+    """Whether a value, without its parts, is of a type that computes, compares and holds, and does nothing else."""
+    kind = type(value)
+    if kind in NUMBERS | CONTAINERS | TABLES or kind is StandIn:
+        return True
+    if kind is np.ndarray or isinstance(value, np.generic):
+        return value.dtype.kind in "biufcUSmMO" and value.dtype.metadata is None
+    module = kind.__module__.split(".")[0]
+    return isinstance(value, (pd.Index, pd.api.extensions.ExtensionArray)) and module == "pandas"
+
+
+class StandIn:
+    """What these tests make of a handle."""
+
+
+def loaded(message):
+    return plain.loads(message, lambda handle: StandIn())
+
+
+def as_message(tree, blobs=()):
+    parts = [json.dumps(tree).encode(), *blobs]
+    return b"".join([struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)), *parts])
+
+
+PLAIN = [
+    None,
+    ...,
+    [True, 3, -0.5, 2j, "text", b"bytes", bytearray(b"bytes")],
+    ({1, 2}, frozenset("ab"), {"a": (1,), 2: None}, range(3, 9, 2)),
+    [np.float32(2), np.datetime64("2020-01-01"), np.str_("text"), np.bool_(True)],
+    [np.arange(6.0).reshape(2, 3), np.array(["a", "bc"]), np.array([1, None, "x"], dtype=object), np.zeros((0, 3))],
+    pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": pd.Categorical(["u", "v"])}, index=[3, 4]),
+    pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": pd.array(["x", None], dtype="string")}),
+    [pd.Series([1.0, 2.0], name="x", index=pd.date_range("2020-01-01", periods=2)), pd.RangeIndex(3), pd.NA, pd.NaT],
+    [pd.MultiIndex.from_tuples([(1, "a"), (2, "b")], names=["x", "y"]), pd.Interval(0, 1), pd.Timestamp("2020-01-01")],
+    [{}.keys(), {1: 2}.items(), decimal.Decimal("1.5")],
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=str)
+def test_plain_data_arrive_as_plain_data(value):
+    arrived = loaded(plain.dumps(value, pytest.fail))
+    assert all(is_plain(part) for part in all_parts(arrived))
+    if type(value) in (pd.DataFrame, pd.Series):
+        pd.testing.assert_frame_equal(arrived, value)
+
+
+def with_behaviour():
+    """Return things of many types that are no plain data, among them every estimator of scikit-learn."""
+    things = [print, len, StandIn, type, StandIn(), types.ModuleType("x"), io.StringIO(), threading.Lock(), open]
+    things += [iter([]), (x for x in []), ValueError("x"), property(), np.random.default_rng(), np.sin, np.dtype("O")]
+    things += [pd.Index, pd.Timestamp.now, np.zeros(1, dtype=[("a", "O")]), memoryview(b""), slice(1), lambda: 0]
+    for _, estimator in all_estimators():
+        try:
+            things.append(estimator())
+        except TypeError:
+            things.append(estimator)
+    return things
+
+
+@pytest.mark.parametrize("thing", with_behaviour(), ids=lambda thing: type(thing).__name__)
+def test_everything_else_stays_behind_and_travels_as_a_handle(thing):
+    asked = []
+
+    def handle(of):
+        asked.append(of)
+        return plain.Handle(7, "object", "x", [])
+
+    arrived = loaded(plain.dumps([thing, {"deeper": (thing,)}], handle))
+    assert all(is_plain(part) for part in all_parts(arrived))
+    assert sum(type(part) is StandIn for part in all_parts(arrived)) == 2
+    # Of an array, a view
+    assert all(of is thing or isinstance(of, np.ndarray) for of in asked)
+
+
+TAGS = sorted(name[5:] for name in dir(plain._Reader) if name.startswith("read_"))
+
+
+def random_tree(rng, depth=0):
+    """Return a message that follows the form of one, more or less, with every tag that the reader knows."""
+    if depth > 4 or rng.random() < 0.3:
+        return rng.choice([None, True, 0, 1, 2, -1, 10**20, 1.5, "", "a", "O", "<f8", "|S1", "datetime64", "category"])
+    if rng.random() < 0.3:
+        return [random_tree(rng, depth + 1) for _ in range(rng.randrange(4))]
+    tree = {"t": rng.choice(TAGS)}
+    if rng.random() < 0.8:
+        tree["v"] = [random_tree(rng, depth + 1) for _ in range(rng.randrange(5))]
+    if rng.random() < 0.6:
+        tree["d"] = rng.choice(["<f8", "|b1", "<i8", "O", "|O", "<U1", "<M8[D]", "V8", "i4,i4", "(2,)f8", "|S8", 8])
+        tree["s"] = [rng.choice([0, 1, 2, 8, -1, 10**18]) for _ in range(rng.randrange(3))]
+        tree["b"] = rng.choice([0, 1, -1, "0", None])
+    return tree
+
+
+def changed(rng, tree):
+    """Return a message with one part, somewhere in it, replaced by another."""
+    if not isinstance(tree, (dict, list)) or not tree or rng.random() < 0.1:
+        return random_tree(rng, 2)
+    tree = copy.copy(tree)
+    key = rng.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
+    tree[key] = changed(rng, tree[key])
+    return tree
+
+
+def messages(rng):
+    """Yield messages that are made up, and proper ones with something changed."""
+    proper = [plain.dumps([value, print], lambda thing: plain.Handle(1, "function", "print", [])) for value in PLAIN]
+    for _ in range(10_000):
+        yield as_message(random_tree(rng), [bytes(8), b"ab"][: rng.randrange(3)])
+        message = rng.choice(proper)
+        count, size = struct.unpack_from("<2I", message)
+        tree = json.loads(message[4 * (count + 1) :][:size])
+        sizes = struct.unpack_from(f"<{count}I", message, 4)
+        ends = np.cumsum([4 * (count + 1), *sizes])
+        blobs = [message[start:end] for start, end in zip(ends[1:-1], ends[2:], strict=True)]
+        yield as_message(changed(rng, tree), blobs)
+
+
+def test_no_message_whatever_makes_anything_but_plain_data():
+    rng, made = random.Random(0), set()
+    for message in messages(rng):
+        try:
+            arrived = loaded(message)
+        except Malformed:
+            continue
+        for part in all_parts(arrived):
+            assert is_plain(part), type(part)
+            made.add(type(part))
+    wanted = {list, tuple, set, dict, range, np.ndarray, StandIn, complex, bytes, pd.DataFrame, pd.Series, pd.Interval}
+    assert wanted <= made
+
+
+def test_bytes_that_are_no_message_are_refused():
+    rng = random.Random(1)
+    for message in [b"", b"\x80\x04.", pickle.dumps(LinearRegression()), *map(rng.randbytes, range(1, 200))]:
+        with pytest.raises(Malformed):
+            loaded(message)
+
+
+COLUMN = [None, {"t": "array", "d": "<f8", "s": [1000], "b": 0}]
+ALIKE = [number * (2**61 - 1) for number in range(1, 150_001)]
+GROWING = {
+    "a part named sixty times": [[{"t": "array", "d": "|i1", "s": [2_000_000], "b": 0}] * 60, [bytes(2_000_000)]],
+    "bytes named sixty times": [[{"t": "bytes", "b": 0}] * 60, [bytes(2_000_000)]],
+    "keys of one hash in a dict": [{"t": "dict", "v": [item for key in ALIKE for item in (key, 0)]}],
+    "keys of one hash in a set": [{"t": "set", "v": ALIKE}],
+    "keys of one hash in many sets": [[{"t": "set", "v": ALIKE[:49]}] * 5000],
+    "millions of lists": [[[]] * 5_000_000],
+    "lists in lists": [json.loads("[" * 900 + "]" * 900)],
+    "a range without end": [{"t": "range", "v": [0, 10**18, 1]}],
+    "an index without end": [{"t": "rangeindex", "v": [0, 10**18, 1, None]}],
+    "an empty array with a long axis": [{"t": "array", "d": "<f8", "s": [0, 2**62], "b": 0}, [b""]],
+    "texts of no width": [{"t": "array", "d": "<U0", "s": [10**9], "b": 0}, [b""]],
+    "a number of a million digits": [json.loads("[0]"), [], b"9" * 1_000_000],
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_message_that_would_grow_when_it_is_read_is_refused_before_it_does(name):
+    tree, blobs, *raw = *GROWING[name], *[[]] * (2 - len(GROWING[name]))
+    message = as_message(tree, blobs)
+    if raw:
+        message = struct.pack("<2I", 1, len(raw[0])) + raw[0]
+    begin = time.process_time()
+    with pytest.raises(Malformed):
+        loaded(message)
+    small = as_message([0] * 1_000_000)
+    middle = time.process_time()
+    loaded(small)
+    # Beside a list of a million numbers, which is an honest answer
+    assert middle - begin < 10 * (time.process_time() - middle) + 0.5
+
+
+# Outside, a stand-in takes the place of what stayed behind
+
+
+class Asked:
+    """A box that notes what it is asked for, and gives no answer."""
+
+    def __init__(self):
+        self.actions = []
+
+    def do(self, action, *arguments, **options):
+        self.actions.append(action)
+
+
+def stand_in(cls):
+    bases = [(base.__module__, base.__qualname__) for base in cls.__mro__[:-1]]
+    return examiner.stand_in(Asked(), plain.Handle(3, "object", cls.__name__, bases))
+
+
+@pytest.mark.parametrize(("name", "cls"), all_estimators(), ids=lambda one: one if isinstance(one, str) else "")
+def test_no_way_to_copy_a_model_of_a_student_makes_one_outside(name, cls):
+    model = stand_in(cls)
+    assert isinstance(model, cls)
+    for make in (model.__class__, lambda: model.__class__.__new__(model.__class__), type(model)):
+        with pytest.raises((examiner.NotPlain, TypeError)):
+            make()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(examiner.NotPlain):
+            copied(model)
+    assert vars(model)["_box"].actions == []
+    clone(model)
+    assert vars(model)["_box"].actions == ["clone"]
+
+
+def test_a_stand_in_is_of_no_class_that_a_module_would_have_to_be_loaded_for():
+    for module, name in [("antigravity", "fly"), ("sklearn", "__getattr__"), ("os", "system"), ("subprocess", "Popen")]:
+        made = examiner.stand_in(Asked(), plain.Handle(3, "object", "x", [(module, name)]))
+        assert made.__class__ is type(made) and type(made).__mro__[1] is examiner.Inside
+
+
+# Between the examiner, which is not trusted either, and the grader
+
+CELLS = [Cell("assert True", "line-1"), Cell("1 + 1")]
+SAID = [{"cell": "line-1", "stopped": None, "late": False, "passed": True, "says": "passed"}]
+SAID += [{"cell": None, "stopped": None, "late": False, "outputs": []}]
+
+
+def test_a_verdict_says_of_one_cell_whether_it_passed():
+    passed = [{"output_type": "stream", "name": "stdout", "text": "passed\n"}]
+    for outputs in (passed, [failure("expected 2, got 3")]):
+        examined = Examined(outputs)
+        assert read_verdict(CELLS[0], verdict(CELLS[0], examined)) == examined
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cell": "line-2"},
+        {"cell": ["line-1"]},
+        {"passed": 1},
+        {"passed": "yes", "outputs": [{}]},
+        {"points": 100},
+        {"late": None},
+        {"stopped": 5},
+        {"says": None, "outputs": None},
+        {"outputs": [{"output_type": "error"}], "passed": None},
+        {"outputs": [{"output_type": "stream", "name": "x", "text": "x"}], "says": {}},
+        {"outputs": [{"output_type": "display_data", "data": [], "metadata": {}}], "says": []},
+    ],
+    ids=str,
+)
+def test_a_verdict_of_any_other_form_is_refused(number, change):
+    own = change if number == 0 or "outputs" not in change else {"outputs": change["outputs"]}
+    with pytest.raises(Malformed):
+        read_verdict(CELLS[number], json.dumps({**SAID[number], **own}).encode())
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"null", b"[" * 100_000, b"\xff", b'"' + b"x" * 9_000_000 + b'"'], ids=len
+)
+def test_what_is_no_verdict_is_refused(text):
+    with pytest.raises(Malformed):
+        read_verdict(CELLS[0], text)
