@@ -4,6 +4,7 @@ None gets more than an honest wrong answer, none sees a hidden test, none leaves
 after it gets everything that is due.
 """
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -19,7 +21,7 @@ import yaml
 
 from course import Lab, LiveParts, make_course, text_of
 from mlcourse.grading import GradingError
-from mlcourse.grading.cells import Cell
+from mlcourse.grading.cells import CUT_OFF, Cell
 from mlcourse.grading.desk import Desk
 from mlcourse.grading.labs import grade_id, squeezed
 from paths import ROOT
@@ -224,6 +226,32 @@ def test_a_loop_without_end_is_named_as_the_reason(desk, name):
     _, result = grade(desk, ATTACKS[name]["code"])
     said = [output["evalue"] for outputs in result["outputs"] for output in outputs if output["output_type"] == "error"]
     assert "not passed: your code took too long: look for a loop that does not end" in said
+
+
+def test_whoever_is_graded_beside_an_attack_that_takes_all_it_can_gets_everything(bubblewrap):
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("this machine has one core, and grades one notebook at a time")
+    beside, honest = (Desk(core=core, **LIMITS) for core in cores[:2])
+    try:
+        beside.start(), honest.start()
+        with ThreadPoolExecutor() as threads:
+            attack = threads.submit(grade, beside, ATTACKS["fifty-processes-that-spin"]["code"])
+            while not attack.done():
+                assert grade(honest, RIGHT)[0] == list(TESTS)
+            assert attack.result()[0] == ["before"]
+    finally:
+        beside.close(), honest.close()
+
+
+def test_the_outputs_of_a_notebook_have_a_limit_as_a_whole(desk):
+    show = "from IPython.display import Image, display\nfor _ in range(4): display(Image(bytes(700_000), format='png'))"
+    cells = [Cell(f"{show}\nprint({number})") for number in range(30)]
+    result = desk.grade([*cells, Cell("x = 1"), Cell("assert x == 1", "last")])
+    sizes = [len(json.dumps(outputs)) for outputs in result["outputs"]]
+    assert sum(sizes) < 21_000_000 and sizes[0] > 1_000_000
+    assert result["outputs"][-3] == [{"output_type": "stream", "name": "stderr", "text": CUT_OFF}]
+    assert result["outputs"][-1][0]["text"] == "passed\n"
 
 
 def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(desk):

@@ -1,5 +1,6 @@
 """Hidden data depend on a secret of the course, so that what a feedback page tells is worth nothing afterwards."""
 
+import functools
 import json
 import re
 import shutil
@@ -9,7 +10,8 @@ import nbformat
 import pytest
 
 from mlcourse.cli import main
-from mlcourse.grading import GradingError
+from mlcourse.grading import GradingError, grade
+from mlcourse.grading.desk import Desk
 from mlcourse.grading.labs import grade_id, release
 from mlcourse.grading.secret import Secret
 from paths import ROOT
@@ -99,6 +101,20 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
     # An instructor can ask for an earlier draw, in which the table holds
     run("grade", LAB, "--draw", "1")
     assert graded(course, "sly") == (1, None)
+
+
+def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, monkeypatch, capsys):
+    monkeypatch.setattr(grade, "Desk", functools.partial(Desk, question=1, test=2))
+    hand_in(course, "quick", "def double(x): return x + x")
+    hand_in(course, "slow", "def double(x):\n    while True: pass")
+    for _ in range(2):
+        run("grade", LAB)
+        said = capsys.readouterr().out
+        assert "In 1 of them a limit of time decided about a cell: the same command runs those again." in said
+        assert graded(course, "quick") == (1, None) and "took too long" in graded(course, "slow")[1]
+        run("feedback", LAB)
+    assert "Graded 1 submissions" in said and "1 had not changed" in said
+    assert graded(course, "slow")[0] == 1
 
 
 def test_feedback_that_is_written_twice_begins_one_new_draw(course):
