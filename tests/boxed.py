@@ -19,10 +19,10 @@ _try_each_answer_in_a_copy()
 NEXT = "import os\nos._exit(0)"  # answered by the copy for the next answer
 
 
-def try_in_the_box(desk, notebook, answers):
+def try_in_the_box(desk, notebook, answers, secret=()):
     """Do what `mlcourse.grading.trial.try_answers` does, in the grader."""
     cells, places = cells_to_try(notebook, answers)
-    result = desk.grade(cells)
+    result = desk.grade(cells, secret)
     assert not result["stopped"], result["stopped"]
     said = {name: [{} for _ in some] for name, some in answers.items()}
     for cell, place, outputs in zip(cells, places, result["outputs"], strict=True):

@@ -31,6 +31,8 @@ EXPLAINED = {
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
 }
+# Of some course; whoever runs the solutions, as nbval does, meets the data of no secret
+SECRET = (314159265, 358979323, 846264338)
 # An audit needs a fresh process, which is small: a worker that ran other tests takes several times as long to fork
 FRESH = get_context("forkserver")
 FRESH.set_forkserver_preload(["mlcourse.grading.audit", "mlcourse.plotting", "sklearn.ensemble"])
@@ -40,7 +42,7 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 @pytest.fixture(scope="module", params=LABS)
 def lab(request):
     with ProcessPoolExecutor(1, FRESH) as fresh:
-        return fresh.submit(audit.audit, request.param, ROOT).result()
+        return fresh.submit(audit.audit, request.param, ROOT, SECRET).result()
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +108,7 @@ def test_the_grader_takes_the_same_points_and_says_the_same(lab, desk, record_pr
     answers = {one.name: [each for each in one.answers if each.kind != "mutant"] for one in lab.exercises}
     codes = {name: [answer.code for answer in some] for name, some in answers.items()}
     begin = time.perf_counter()
-    said = try_in_the_box(desk, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes)
+    said = try_in_the_box(desk, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes, SECRET)
     seconds = time.perf_counter() - begin
     record_property("summary", f"{lab.lab}: {sum(map(len, said.values()))} answers in the box in {seconds:.0f} s")
     tried = [(name, *both) for name in answers for both in zip(answers[name], said[name], strict=True)]
