@@ -4,7 +4,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from nbgrader.utils import is_grade, is_solution
 
 from mlcourse.grading.cells import Cell
 from mlcourse.grading.desk import ROOT, Desk
+from mlcourse.grading.files import write_whole
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 
@@ -63,11 +63,7 @@ class Results:
 
     def store(self, cells: list[Cell], result: dict) -> dict:
         """Store a result and return it."""
-        path = self._path(cells)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}-{id(self)}")
-        part.write_text(json.dumps(result), encoding="utf-8")
-        part.replace(path)
+        write_whole(self._path(cells), json.dumps(result))
         return result
 
     def _path(self, cells):
