@@ -235,11 +235,11 @@ class _Directory:
         if not (end := zipfile._EndRecData(file)):
             raise zipfile.BadZipFile("File is not a zip file")
         signature, size, place = end[0], end[5], end[9]
-        if size > MAX_DIRECTORY_BYTES:
-            raise _Unusable(f"its list of files is longer than {MAX_DIRECTORY_BYTES // 2**20} MB")
         self.start = place - size - (76 if signature == zipfile.stringEndArchive64 else 0)
         if self.start < 0:
             raise zipfile.BadZipFile("Bad offset for central directory")
+        if size > MAX_DIRECTORY_BYTES:
+            raise _Unusable(f"its list of files is longer than {MAX_DIRECTORY_BYTES // 2**20} MB")
         file.seek(self.start)
         self.list += file.read(size)
         at = 0

@@ -388,6 +388,6 @@ def _svg(figure, says):
     svg = svg.partition(">")[2]
     referenced = set(re.findall(r"#(\w+)", svg))
     svg = re.sub(r' id="(\w+)"', lambda at: at[0] if at[1] in referenced else "", svg)
-    for drawn, shown in _COLOURS.items():
-        svg = svg.replace(drawn, shown)
+    for drawn, colour in _COLOURS.items():
+        svg = svg.replace(drawn, colour)
     return Markup('<svg role="img" aria-label="{}" {}>').format(says, Markup(box)) + Markup(svg)

@@ -455,7 +455,7 @@ def _holds(path, source):
 
 
 def shown(name: str) -> str:
-    """Return the name of a file so that a sentence can hold it; bytes that are no UTF-8 are written as ``\\xff``."""
+    """Return the name of a file so that a sentence can hold it; of bytes that are no UTF-8, with their numbers."""
     name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     name = "".join(sign if sign.isprintable() else "\ufffd" for sign in name)
     return name if len(name) <= 80 else f"{name[:40]}…{name[-30:]}"
@@ -512,7 +512,7 @@ def read_timestamp(folder: Path) -> datetime | None:
     try:
         text = read_ordinary(folder / "timestamp.txt", MAX_TIMESTAMP_BYTES).decode("ascii").strip()
         date = parse_utc(text).replace(tzinfo=UTC)
-        return date if len(text) < 100 and is_possible(date.timestamp()) else None
+        return date if len(text) < 100 and text.isprintable() and is_possible(date.timestamp()) else None
     except Exception:  # dateutil raises many kinds
         return None
 
@@ -538,7 +538,8 @@ def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
     """Make the folder of a submission one that nbgrader can grade: its ``pre_convert_hook``.
 
     A timestamp that is no date is put aside, and so is everything that nbgrader would follow, wait for or fill the disk
-    with if it copied it: links, special files and large ones. Whatever the notebook is called, it is graded under the lab's name.
+    with if it copied it: links, special files and large ones. Whatever the notebook is called, it is graded under the
+    lab's name.
     """
     folder = Path(notebooks[0]).parent
     check_timestamp(folder)
