@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import queue
 import signal
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import nbformat
+import nbgrader.api
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, parse_utc
@@ -235,6 +237,7 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
 @contextlib.contextmanager
 def gradebook_of(config) -> Iterator[Gradebook]:
     """Open the gradebook of a course: `db_url` of its configuration, or gradebook.db in its folder."""
+    logging.getLogger("tornado.application").addFilter(_not_of_nbgrader)
     root = config.CourseDirectory.root
     url = config.CourseDirectory.get("db_url", f"sqlite:///{os.path.join(root, 'gradebook.db')}")
     try:
@@ -249,6 +252,11 @@ def gradebook_of(config) -> Iterator[Gradebook]:
             yield gradebook
     except OperationalError as error:
         raise CannotWrite(f"the gradebook cannot be read or written ({error.orig}): {MAKE_ROOM}") from None
+
+
+def _not_of_nbgrader(record):
+    """Whether a message comes from elsewhere: nbgrader shows a traceback of each error that it raises as well."""
+    return record.pathname != nbgrader.api.__file__
 
 
 def prepare(lab, student, root, source, released, mark) -> Prepared:
@@ -337,13 +345,13 @@ class Recorder:
         entry = Entry.of(prepared)
         try:
             self.enter(entry)
-        except OperationalError:
-            self.waiting.clear()
-            self.gradebook.db.rollback()
-            raise
-        except Exception:
+        except Exception as error:
             # What is not committed yet is lost, also of those who came before
             self.gradebook.db.rollback()
+            cause = error if isinstance(error, OperationalError) else error.__context__
+            if isinstance(cause, OperationalError):
+                self.waiting.clear()
+                raise cause from None
             self.look()
             for earlier in self.waiting:
                 self.enter(earlier)
