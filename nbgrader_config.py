@@ -39,6 +39,8 @@ c.ClearMarkScheme.enforce_metadata = False
 # What students hand in is checked and repaired first.
 c.Autograde.exporter_class = ReadSubmission
 c.Autograde.pre_convert_hook = before_grading
+# Nor is what was put aside there copied.
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.unreadable*"]
 
 # Students' code runs in a box, and the tests where it cannot reach them.
 # The data of hidden tests depend on a secret, in a file that the first grading makes. Keep it with the gradebook.

@@ -4,6 +4,7 @@ Students' commands stand here, instructors' in `mlcourse.grading.cli`. Each impo
 """
 
 import argparse
+import errno
 import sys
 from pathlib import Path
 
@@ -36,10 +37,16 @@ def main(arguments=None):
     if others and options.run is not lab:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     options.others = others
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold what the terminal cannot show
     try:
         sys.exit(options.run(options) or 0)
     except (GradingError, StudentError) as error:
         sys.exit(f"Error: {error}")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.exit(f"Error: the disk is full ({error}): make room, then type the same command again")
     except KeyboardInterrupt:
         print("\nStopped. What was done is kept: type the same command again to go on.", file=sys.stderr)
         sys.exit(130)

@@ -7,6 +7,7 @@ import random
 import shutil
 import stat
 import struct
+import tracemalloc
 import unicodedata
 import zipfile
 from datetime import datetime
@@ -422,6 +423,98 @@ def test_a_zip_with_too_many_files_is_refused(tmp_path, root, run, monkeypatch):
     assert [name for name, one in result.items() if one.path] == ["ada"]
 
 
+def test_the_zips_of_a_student_hold_no_more_files_in_all_than_one_may(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    some = zip_bytes({f"{number}.txt": b"" for number in range(8)})
+    files = {f"eve/{name}.zip": some for name in "abc"}
+    result = run(zipped(tmp_path / "a.zip", {**files, "ada.ipynb": notebook()}))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert said(result["eve"]).count("8 files, more than 2") == 2
+
+
+def list_of_files(n):
+    """A zip that lists n files and says that it is one, without any of them."""
+    entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    size = n * len(entry)
+    return entry * n + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, size, 0, 0)
+
+
+@pytest.mark.parametrize(("n", "says"), [(100_000, "it holds 100000 files"), (1_900_000, "longer than 32 MB")])
+def test_a_zip_that_lists_more_files_than_it_admits_is_refused_and_takes_no_memory(tmp_path, root, run, n, says):
+    path = put(tmp_path / "many.zip", list_of_files(n))
+    tracemalloc.start()
+    with pytest.raises(GradingError, match=says):
+        collect(LAB, [path], root)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    result = run(zipped(tmp_path / "a.zip", {"eve.zip": path.read_bytes(), "ada.ipynb": notebook()}))
+    assert most < 20 * 2**20
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert says in said(result["eve"])
+
+
+def test_a_name_in_a_zip_that_only_claims_to_be_utf_8_is_shown_and_the_others_are_collected(tmp_path, root, run):
+    entries = {
+        "Zoé.ipynb": notebook(),
+        f"bo/{LAB}.ipynb": notebook(),
+        "bo/é.ipynb": notebook(),
+        "ada.ipynb": notebook(),
+    }
+    path = zipped(tmp_path / "a.zip", entries)
+    content = path.read_bytes()
+    assert content.count("é".encode()) == 4
+    path.write_bytes(content.replace("é".encode(), b"\xff\xfe"))
+    result = run(path)
+    assert sorted(submitted(root)) == [f"{name}/{LAB}/{LAB}.ipynb" for name in ("ada", "bo")]
+    assert "Zo\\xff\\xfe is not text in UTF-8" in said(result["Zo\\xff\\xfe"])
+    assert "Left out \\xff\\xfe.ipynb: its name is not text in UTF-8" in said(result["bo"])
+
+
+def test_a_name_in_a_folder_that_is_no_utf_8_is_shown_and_the_others_are_collected(tmp_path, root, run):
+    put(tmp_path / "class" / os.fsdecode(b"Zo\xe9") / f"{LAB}.ipynb", notebook())
+    put(tmp_path / "class" / "bo" / os.fsdecode(LAB.encode() + b"\xff.ipynb"), notebook("bo"))
+    put(tmp_path / "class" / "ada" / f"{LAB}.ipynb", notebook())
+    result = run(tmp_path / "class")
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook(), f"bo/{LAB}/{LAB}.ipynb": notebook("bo")}
+    assert "Zo\\xe9 is not text in UTF-8" in said(result["Zo\\xe9"])
+    assert f"{LAB}\\xff.ipynb" in said(result["bo"])
+
+
+def test_a_file_of_40_gb_is_not_read_to_its_end(tmp_path, root, run):
+    files = {"ada": "data.csv", "bo": f"{LAB}.ipynb", "cyd": "timestamp.txt", "dan": "lab.zip"}
+    for student, name in files.items():
+        put(tmp_path / "class" / student / f"{LAB}.ipynb", notebook())
+        os.truncate(put(tmp_path / "class" / student / name, ""), 40 * 2**30)
+    result = run(tmp_path / "class")
+    assert result["bo"].path is None and f"Left out {LAB}.ipynb: it is larger than 20 MB" in said(result["bo"])
+    assert submitted(root) == {f"{student}/{LAB}/{LAB}.ipynb": notebook() for student in ("ada", "cyd", "dan")}
+    assert "Left out timestamp.txt" in said(result["cyd"]) and "Left out lab.zip" in said(result["dan"])
+
+
+def test_an_error_that_nobody_thought_of_is_written_down_and_the_others_are_collected(tmp_path, root, monkeypatch):
+    choose = module.choose_notebook
+
+    def fail(paths, *more):
+        if "unheard-of" in paths[0].read_text():
+            raise KeyError("some")
+        return choose(paths, *more)
+
+    monkeypatch.setattr(module, "choose_notebook", fail)
+    texts = {"ada": "", "eve": "unheard-of", "zoe": ""}
+    path = zipped(tmp_path / "a.zip", {f"{name}.ipynb": notebook(text) for name, text in texts.items()})
+    result = {one.student: one for one in collect(LAB, [path], root)}
+    assert [name for name, one in result.items() if one.path] == ["ada", "zoe"]
+    assert "unexpected KeyError ('some'); _build/grading.log says more" in said(result["eve"])
+    assert "in fail" in (root / "_build" / "grading.log").read_text()
+
+
+def test_a_place_that_cannot_be_written_to_is_named_and_the_others_are_collected(tmp_path, root, run):
+    put(root / "submitted" / "bo", "a file")
+    result = run(zipped(tmp_path / "a.zip", {f"{name}.ipynb": notebook() for name in ("ada", "bo", "cyd")}))
+    assert [name for name, one in result.items() if one.path] == ["ada", "cyd"]
+    assert "submitted/bo" in said(result["bo"])
+
+
 def test_of_two_entries_of_one_name_the_last_is_taken(tmp_path, root, run):
     entries = [(f"ada/{LAB}.ipynb", notebook(name)) for name in "ab"]
     with pytest.warns(UserWarning, match="Duplicate"):
@@ -562,3 +655,40 @@ def test_a_timestamp_beside_the_notebook_comes_along_and_tells_which_is_newer(tm
 def test_the_date_of_a_download_is_not_taken_for_the_time_of_handing_in(tmp_path, root, run):
     run(zipped(tmp_path / "a.zip", {f"Ada_1{MOODLE}{LAB}.ipynb": notebook(), f"bo_1_2_{LAB}.ipynb": notebook()}))
     assert not [path for path in submitted(root) if "timestamp" in path]
+
+
+NO_DATES = [
+    b"",
+    b" \n",
+    b"9999-12-31 23:59:59 UTC",
+    b"0001-01-01 00:00:00 UTC",
+    b"\0" * 24,
+    b"2026 " * 10**6,
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("content", NO_DATES, ids=lambda content: f"{content[:12]!r}")
+def test_a_timestamp_that_is_no_date_keeps_no_newer_submission_out(tmp_path, root, run, content):
+    for name in ("ada", "bo"):
+        put(tmp_path / "one" / name / f"{LAB}.ipynb", notebook("monday"))
+    put(tmp_path / "one" / "ada" / "timestamp.txt", content)
+    result = run(tmp_path / "one")
+    assert "timestamp.txt holds no date" in said(result["ada"]) and result["bo"].notes == []
+    run(zipped(tmp_path / "two.zip", {f"{name}.ipynb": notebook("tuesday") for name in ("ada", "bo")}, TUESDAY))
+    assert submitted(root) == {f"{name}/{LAB}/{LAB}.ipynb": notebook("tuesday") for name in ("ada", "bo")}
+
+
+def test_a_pipe_for_a_timestamp_is_not_waited_for(tmp_path, root):
+    put(root / "submitted" / "ada" / LAB / f"{LAB}.ipynb", notebook("monday"))
+    os.mkfifo(root / "submitted" / "ada" / LAB / "timestamp.txt")
+    (one,) = collect(LAB, [zipped(tmp_path / "a.zip", {"ada.ipynb": notebook("tuesday")}, TUESDAY)], root)
+    assert "It replaces" in said(one) and one.path.read_text() == notebook("tuesday")
+
+
+def test_a_file_from_the_future_is_replaced_by_any_other_and_replaces_none(tmp_path, root, run):
+    ahead = zipped(tmp_path / "ahead.zip", {"ada.ipynb": notebook("ahead")}, (2099, 1, 1, 0, 0, 0))
+    assert "cannot be right" in said(run(ahead)["ada"])
+    run(zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook("monday")}))
+    assert "Not taken: it is of an unknown date" in said(run(ahead)["ada"])
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("monday")}

@@ -1,6 +1,7 @@
 """The instructors' commands of ``mlcourse`` (see `mlcourse.cli`), typed in the folder of the course."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -93,11 +94,12 @@ def release(options):
 def collect(options):
     """Sort in what a class handed in, and print what was odd about it."""
     from mlcourse.grading.collect import collect
+    from mlcourse.grading.submissions import shown
 
     collected = collect(known(options), options.files, options.root)
     for one in collected:
         for note in one.notes:
-            print(f"{one.student}: {note}")
+            print(f"{shown(one.student)}: {note}")
     missed = sum(one.path is None for one in collected)
     print(f"Collected {len(collected) - missed} submissions in submitted/.")
     if missed:
@@ -106,9 +108,10 @@ def collect(options):
 
 
 def grade(options):
-    """Grade a class."""
+    """Grade a class, print what was odd, and return 1 if somebody's work could not be graded."""
     from mlcourse.grading import limits
     from mlcourse.grading.grade import grade_class
+    from mlcourse.grading.submissions import shown
 
     if options.no_sandbox:
         print("Warning: without the sandbox, students' code can do all that you may do here.", file=sys.stderr)
@@ -124,11 +127,16 @@ def grade(options):
         scheduler=options.scheduler,
         progress=show_progress,
     )
+    for student, sentence in [*done.notes, *done.missed.items()]:
+        print(f"{shown(student)}: {sentence}")
     refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
     same = f"; {done.unchanged} had not changed" if done.unchanged else ""
     print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}.")
     if done.late:
         print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
+    if done.missed:
+        print(f"{len(done.missed)} could not be graded: see the lines above.", file=sys.stderr)
+    return 1 if done.missed else 0
 
 
 def regrade(options):
@@ -141,9 +149,10 @@ def regrade(options):
     with gradebook_of(config) as gradebook:
         before = snapshot(known(options), gradebook, options.root)
     labs.release(options.root, options.lab)
-    grade(options)
+    status = grade(options)
     with gradebook_of(config) as gradebook:
         print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
+    return status
 
 
 def report(options):
@@ -153,19 +162,36 @@ def report(options):
     from mlcourse.grading.report import write_report
 
     with gradebook_of(nbgrader_config(options.root)) as gradebook:
-        print(f"Written: {write_report(known(options), options.root, gradebook)}")
+        path = write_report(known(options), options.root, gradebook, lambda sentence: print(sentence, file=sys.stderr))
+    print(f"Written: {path}")
 
 
 def feedback(options):
-    """Write a page for each student."""
+    """Write a page for each student, and return 1 if somebody's could not be written."""
     from nbgrader.apps.api import NbGraderAPI
 
+    from mlcourse.grading.files import NO_ROOM, written_down
     from mlcourse.grading.labs import nbgrader_config
+    from mlcourse.grading.submissions import shown
 
-    result = NbGraderAPI(config=nbgrader_config(options.root)).generate_feedback(known(options), force=True)
+    root, lab = options.root, known(options)
+    result = NbGraderAPI(config=nbgrader_config(root)).generate_feedback(lab, force=True)
+    graded = sorted(path.parent.parent.name for path in root.glob(f"autograded/*/{lab}/{lab}.ipynb"))
+    # nbgrader leaves no page of the student with whom it fails
+    missed = [student for student in graded if not (root / "feedback" / student / lab / f"{lab}.html").exists()]
     if not result["success"]:
-        raise GradingError(f"nbgrader could not write the feedback:\n{result['log']}")
-    print(f"Written: feedback/STUDENT/{options.lab}/{options.lab}.html")
+        if full := [error for error in map(os.strerror, NO_ROOM) if error in result["log"]]:
+            raise GradingError(f"the feedback cannot be written ({full[0]}): make room on the disk and type this again")
+        if not missed or missed == graded:
+            raise GradingError(f"nbgrader could not write the feedback:\n{result['log']}")
+    for student in missed:
+        notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
+        print(f"{shown(student)}: no feedback from {shown(notebook)}; delete it and type `mlcourse grade {lab}`.")
+    print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
+    if missed:
+        more = written_down(result["log"], f"feedback {lab}", root)
+        print(f"{len(missed)} could not be written: see the lines above; {more}.", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def export(options):

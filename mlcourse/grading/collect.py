@@ -37,12 +37,21 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from nbgrader.utils import parse_utc
-
 from mlcourse.grading import GradingError
-from mlcourse.grading.submissions import MAX_BYTES, check_timestamp, choose_notebook, instructor_notebook, shown
+from mlcourse.grading.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected
+from mlcourse.grading.submissions import (
+    MAX_BYTES,
+    check_timestamp,
+    choose_notebook,
+    instructor_notebook,
+    is_possible,
+    is_text,
+    read_timestamp,
+    shown,
+)
 
 MAX_ENTRIES = 20_000
+MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_CLASS_BYTES = 4 * 2**30
 MAX_IDENTIFIER_BYTES = 120
@@ -99,10 +108,11 @@ class _HandedIn:
 
 @dataclass
 class _Budget:
-    """How many bytes may still be unpacked, for one student or, by `whole`, for the class."""
+    """How many bytes may still be unpacked, for one student or, by `whole`, for the class; and from how many files."""
 
     left: int
     whole: "_Budget | None" = None
+    entries: int = field(default_factory=lambda: MAX_ENTRIES)
 
     def spend(self, size):
         self.left -= size
@@ -160,6 +170,8 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
             found = list(_files_of_folder(path))
         elif path.suffix.lower() == ".ipynb" and path.is_file():
             found = [_File(path.name, path.stat().st_mtime, partial(path.open, "rb"))]
+        elif path.exists() and not path.is_file():
+            raise _Unusable("it is not a file")
         else:
             found = _files_of_zip(path, opened)
     except OSError as error:
@@ -174,11 +186,11 @@ def _files_of_folder(folder: Path) -> Iterator[_File]:
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for path in (Path(parent, name) for name in [*links, *names]):
             status = path.lstat()
-            kind = "" if stat.S_ISREG(status.st_mode) else "a link" if path.is_symlink() else "a special file"
+            kind = kind_of(path)
             yield _File(
                 path.relative_to(folder).as_posix(),
                 status.st_mtime,
-                partial(path.open, "rb"),
+                partial(open_ordinary, path),
                 f"it is {kind}, which is not followed" if kind else None,
             )
 
@@ -187,21 +199,73 @@ def _raise(error):
     raise error
 
 
-def _files_of_zip(path: Path, opened: ExitStack) -> list[_File]:
+def _files_of_zip(path: Path, opened: ExitStack, most: int | None = None) -> list[_File]:
     try:
-        archive = opened.enter_context(zipfile.ZipFile(path))
+        file = opened.enter_context(path.open("rb"))
+        directory = _Directory(file)
+        most = MAX_ENTRIES if most is None else most
+        if directory.entries > most:
+            raise _Unusable(f"it holds {directory.entries} files, more than {most}")
+        archive = opened.enter_context(zipfile.ZipFile(directory))
     except FileNotFoundError:
         raise _Unusable("there is no such file") from None
     except BROKEN as error:
         raise _Unusable(f"it is not a zip ({error})") from None
-    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    if len(entries) > MAX_ENTRIES:
-        raise _Unusable(f"it holds {len(entries)} files, more than {MAX_ENTRIES}")
-    paths = [entry.filename.replace("\\", "/") for entry in entries]
+    entries = archive.infolist()
+    names = [directory.names.get(number, entry.filename) for number, entry in enumerate(entries)]
+    paths = [name.replace("\\", "/") for name in names]
     return [
         _File(path, _date(entry), partial(archive.open, entry), _problem(entry, path))
         for entry, path in zip(entries, paths, strict=True)
+        if not entry.is_dir()
     ]
+
+
+class _Directory:
+    """The file of a zip, with the list of files at its end as `zipfile` can read it.
+
+    The list is counted here, since `zipfile` needs much memory for each entry. It would also stop at a name that is no
+    UTF-8 although the list says so: here the list says nothing of that, and `names` holds such names by their number.
+    """
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.start, self.list = file, 0, bytearray()
+        self.entries, self.names = 0, {}
+        # Where zipfile looks itself, since a second way to find the list could find another one
+        if not (end := zipfile._EndRecData(file)):
+            raise zipfile.BadZipFile("File is not a zip file")
+        signature, size, place = end[0], end[5], end[9]
+        self.start = place - size - (76 if signature == zipfile.stringEndArchive64 else 0)
+        if self.start < 0:
+            raise zipfile.BadZipFile("Bad offset for central directory")
+        if size > MAX_DIRECTORY_BYTES:
+            raise _Unusable(f"its list of files is longer than {MAX_DIRECTORY_BYTES // 2**20} MB")
+        file.seek(self.start)
+        self.list += file.read(size)
+        at = 0
+        while at + 46 <= len(self.list):
+            (flags,) = struct.unpack_from("<H", self.list, at + 8)
+            lengths = struct.unpack_from("<3H", self.list, at + 28)
+            if flags & 0x800:
+                name = bytes(self.list[at + 46 : at + 46 + lengths[0]])
+                try:
+                    name.decode("utf-8")
+                except UnicodeDecodeError:
+                    self.names[self.entries] = name.decode("utf-8", "surrogateescape")
+                    struct.pack_into("<H", self.list, at + 8, flags & ~0x800)
+            at += 46 + sum(lengths)
+            self.entries += 1
+
+    def read(self, size=-1):
+        at = self.file.tell()
+        data = self.file.read(size)
+        first, last = max(at, self.start), min(at + len(data), self.start + len(self.list))
+        if first < last:
+            data = data[: first - at] + self.list[first - self.start : last - self.start] + data[last - at :]
+        return bytes(data)
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
 
 
 def _date(entry):
@@ -215,6 +279,8 @@ def _date(entry):
 def _problem(entry, path):
     if _leads_out(path):
         return "its path leads out of the zip"
+    if not is_text(path):
+        return "its name is not text in UTF-8"
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
         return "it is a link or a special file"
     # Of the other methods, a few bytes may unpack to more than the memory holds, in one piece
@@ -289,6 +355,8 @@ def identifier(name: str) -> str:
     """
     if "/" in name:
         raise GradingError(f"{shown(name)} is a path, not the name of a student")
+    if not is_text(name):
+        raise GradingError(f"{shown(name)} is not text in UTF-8: give the student another name")
     signs = [sign if unicodedata.category(sign)[0] in "LMN" or sign in "_.@" else "-" for sign in name]
     safe = re.sub("-+", "-", "".join(signs)).strip("-.")
     if not safe:
@@ -329,7 +397,12 @@ def _collect_student(student, handed_in, lab, source, root, budget):
     except _Unusable as error:
         return Collected(name, None, [*notes, f"Not collected: {error}."])
     except OSError as error:
-        raise GradingError(f"{root}: cannot be written: {error}; look at the disk and its permissions") from error
+        if error.errno in NO_ROOM:
+            raise CannotWrite(f"{name} cannot be written to {root} ({error.strerror}): {MAKE_ROOM}") from None
+        what = f"{shown(str(error.filename))}: {error.strerror}" if error.filename else str(error)
+        return Collected(name, None, [*notes, f"Not collected: {what}; look at the folder and its permissions."])
+    except Exception as error:
+        return Collected(name, None, [*notes, f"Not collected: {unexpected(error, f'collect {name}', root)}."])
     return Collected(name, path, notes)
 
 
@@ -347,7 +420,10 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     new, one = folder / "new", notebooks[chosen]
     new.mkdir()
     chosen.rename(new / f"{lab}.ipynb")
-    os.utime(new / f"{lab}.ipynb", (one.file.date, one.file.date))
+    date = one.file.date if is_possible(one.file.date) else 0.0
+    if not date:
+        notes.append("The date of the file cannot be right; it counts as older than any other.")
+    os.utime(new / f"{lab}.ipynb", (date, date))
     beside = str(PurePosixPath(one.name).with_name("timestamp.txt"))
     for other in handed_in:
         if other.name == beside and not other.by_lms:
@@ -384,7 +460,6 @@ def _unpacked(handed_in, folder, budget, notes):
                     _unpack(file, target, MAX_BYTES, budget)
                     notebooks[target] = one
                 except _Unusable as error:
-                    target.unlink(missing_ok=True)
                     notes.append(f"Left out {shown(name)}: {error}.")
     return notebooks
 
@@ -398,7 +473,9 @@ def _notebooks_in(one, folder, opened, budget, notes):
         if kind == ".zip":
             archive = folder / f"archive-{len(list(folder.iterdir()))}"
             _unpack(one.file, archive, MAX_STUDENT_BYTES, budget)
-            inside = [file for file in _files_of_zip(archive, opened) if not _is_ignored(file.path)]
+            files = _files_of_zip(archive, opened, budget.entries)
+            budget.entries -= len(files)
+            inside = [file for file in files if not _is_ignored(file.path)]
             return [(file, file.path) for file in inside if file.path.lower().endswith(".ipynb")]
         if one.file.problem:
             raise _Unusable(one.file.problem)
@@ -412,13 +489,17 @@ def _unpack(file, target, limit, budget):
     if file.problem:
         raise _Unusable(file.problem)
     size = 0
-    with target.open("wb") as copy:
-        for chunk in _chunks(file):
-            size += len(chunk)
-            if size > limit:
-                raise _Unusable(f"it is larger than {limit // 2**20} MB")
-            budget.spend(len(chunk))
-            copy.write(chunk)
+    try:
+        with target.open("wb") as copy:
+            for chunk in _chunks(file):
+                size += len(chunk)
+                if size > limit:
+                    raise _Unusable(f"it is larger than {limit // 2**20} MB")
+                budget.spend(len(chunk))
+                copy.write(chunk)
+    except _Unusable:
+        target.unlink()
+        raise
     os.utime(target, (file.date, file.date))
 
 
@@ -436,7 +517,11 @@ def _put(new, date, student, lab, root, notes):
     place = root / "submitted" / student / lab
     notebook = place / f"{lab}.ipynb"
     if os.path.lexists(place):
-        if notebook.is_file() and filecmp.cmp(notebook, new / notebook.name, shallow=False):
+        if (
+            os.path.lexists(notebook)
+            and not kind_of(notebook)
+            and filecmp.cmp(notebook, new / notebook.name, shallow=False)
+        ):
             return notebook
         if date <= (present := _date_of(place)):
             notes.append(
@@ -466,13 +551,15 @@ def _keep(student, lab, root, date):
 
 
 def _date_of(folder):
-    """Return when a submission was handed in, or else the date of its newest notebook, in seconds since 1970."""
-    try:
-        text = (folder / "timestamp.txt").read_text(encoding="ascii").strip()
-        return parse_utc(text).replace(tzinfo=UTC).timestamp()
-    except Exception:  # dateutil raises many kinds; no file, or an empty one, means no date
-        return max((path.stat().st_mtime for path in folder.glob("*.ipynb")), default=0.0)
+    """Return when a submission was handed in, or else the date of its newest notebook, in seconds since 1970.
+
+    A date that cannot be right is 0: whatever comes next replaces what lies there.
+    """
+    if date := read_timestamp(folder):
+        return date.timestamp()
+    dates = [path.lstat().st_mtime for path in folder.glob("*.ipynb")]
+    return max(filter(is_possible, dates), default=0.0)
 
 
 def _written(date):
-    return datetime.fromtimestamp(date).strftime("%d %B %Y, %H:%M")
+    return datetime.fromtimestamp(date).strftime("%d %B %Y, %H:%M") if date else "an unknown date"

@@ -1,12 +1,14 @@
 """Write the points of a class as CSV: for a spreadsheet, for Moodle's grade import, for Canvas's gradebook import."""
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbgrader.api import Gradebook, Student
 
 from mlcourse.grading import GradingError
+from mlcourse.grading.files import write_whole
 from mlcourse.grading.marks import one_line, read_marks
 
 STYLES = ("spreadsheet", "moodle", "canvas")
@@ -92,11 +94,10 @@ def export(
         rows = _moodle(students, largest, results, identifier)
     else:
         rows = _canvas(students, largest, results, canvas_ids or {})
-    path = root / to
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8-sig" if style == "spreadsheet" else "utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
-    return path
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
+    return root / to
 
 
 def _refuse_unfinished(labs, gradebook):

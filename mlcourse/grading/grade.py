@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import logging
 import os
 import queue
 import signal
@@ -12,27 +13,41 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import nbformat
+import nbgrader.api
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, parse_utc
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mlcourse.grading import GradingError
 from mlcourse.grading.cells import Cell, Result, failure
 from mlcourse.grading.desk import Desk, DeskEnded
+from mlcourse.grading.files import (
+    MAKE_ROOM,
+    CannotWrite,
+    kind_of,
+    one_at_a_time,
+    read_ordinary,
+    unexpected,
+    write_whole,
+)
 from mlcourse.grading.labs import nbgrader_config
 from mlcourse.grading.results import Results, cells_of, circumstances, write_outputs
 from mlcourse.grading.secret import secret_of
 from mlcourse.grading.submissions import (
+    MAX_BYTES,
     check_timestamp,
     find_notebook,
     instructor_notebook,
+    is_text,
+    left_out,
     read_submission,
     release_of,
+    shown,
 )
 
 WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few enough to keep memory flat
@@ -43,7 +58,8 @@ class Summary:
     """What became of a class, and the seconds it took.
 
     `graded` counts submissions that were graded now, `unchanged` those graded before; of those graded now, `refused`
-    were not run, and in `late` ones a limit of time decided about something.
+    were not run, and in `late` ones a limit of time decided about something. `notes` says what was odd about the
+    submission of a student, `missed` why one could not be graded.
     """
 
     graded: int = 0
@@ -51,11 +67,17 @@ class Summary:
     refused: int = 0
     late: int = 0
     seconds: float = 0.0
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    missed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def done(self):
+        return self.graded + self.unchanged + len(self.missed)
 
 
 @dataclass
 class Prepared:
-    """A submission that is ready to be run."""
+    """A submission that is ready to be run; `notes` is what the instructor hears of it, too."""
 
     student: str
     notebook: nbformat.NotebookNode
@@ -63,6 +85,7 @@ class Prepared:
     mark: dict
     words: tuple[int, ...]
     timestamp: str | None
+    notes: list[str]
 
 
 def grade_class(
@@ -101,52 +124,78 @@ def grade_class(
     Raises
     ------
     GradingError
-        If there is nothing to grade, or no box to grade it in.
+        If there is nothing to grade, no box to grade it in, no room to write to, or if another grading is running.
     """
+    with one_at_a_time(root):
+        return _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress)
+
+
+def _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress):
     begin, summary = time.monotonic(), Summary()
     config = nbgrader_config(root)
     secret = secret_of(config)
     source = instructor_notebook(root, lab)
     released = release_of(source)
-    students = students_of(lab, root)
+    students, summary.missed = students_of(lab, root)
+    everybody = len(students) + len(summary.missed)
     graded = Index(root / "_build" / "graded" / f"{lab}.json")
     expected = len(students) - (0 if again else len(graded.entries))
     places = pool(workers, sandbox, scheduler, cells_of(source), expected)
     with gradebook_of(config) as gradebook, places as (submit, width):
-        record = Recorder(gradebook, config, lab, root)
+        record = Recorder(gradebook, config, lab, root, graded)
         stored = Results(root, None)
         running = {}
 
         def finish(prepared, result):
+            if result["late"]:
+                # It is run again the next time, in the same draw
+                prepared.mark["rest"] = None
             with uninterrupted():
                 record(prepared, result)
-                # What a limit of time decided is run again the next time, in the same draw
-                graded[prepared.student] = {**prepared.mark, "rest": None} if result["late"] else prepared.mark
             summary.graded += 1
             summary.late += result["late"]
+            summary.notes += [(prepared.student, sentence) for sentence in prepared.notes]
             summary.refused += prepared.notebook.metadata.mlcourse.refused is not None
+
+        @contextlib.contextmanager
+        def trying(student):
+            """Let the others go on, whatever happens with one student, unless nothing can be written any more."""
+            try:
+                yield
+            except (CannotWrite, OperationalError):
+                raise
+            except GradingError as error:
+                summary.missed[student] = f"Not graded: {error}."
+            except Exception as error:
+                summary.missed[student] = f"Not graded: {unexpected(error, f'grade {lab}: {student}', root)}."
 
         def collect(most):
             while len(running) > most:
                 done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
                     prepared = running.pop(future)
-                    finish(prepared, stored.store(prepared.cells, prepared.words, future.result()))
-                    progress(summary.graded + summary.unchanged, len(students))
+                    if isinstance(error := future.exception(), GradingError):
+                        raise error  # of the desk, not of the student
+                    with trying(prepared.student):
+                        finish(prepared, stored.store(prepared.cells, prepared.words, future.result()))
+                    progress(summary.done, everybody)
 
         try:
             for student in students:
-                mark = graded.mark(lab, student, root, secret, draw)
-                if graded.get(student) == mark and record.has(student) and not again:
-                    summary.unchanged += 1
-                else:
-                    prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
-                    result = None if again else stored.find(prepared.cells, prepared.words)
-                    if result is None:
-                        running[submit(prepared.cells, prepared.words)] = prepared
+                with trying(student):
+                    # It renames a file, which is part of the mark
+                    check_timestamp(root / "submitted" / student / lab)
+                    mark = graded.mark(lab, student, root, secret, draw)
+                    if graded.get(student) == mark and record.has(student) and not again:
+                        summary.unchanged += 1
                     else:
-                        finish(prepared, result)
-                progress(summary.graded + summary.unchanged, len(students))
+                        prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
+                        result = None if again else stored.find(prepared.cells, prepared.words)
+                        if result is None:
+                            running[submit(prepared.cells, prepared.words)] = prepared
+                        else:
+                            finish(prepared, result)
+                progress(summary.done, everybody)
                 collect(most=WAITING * width)
             collect(most=0)
         finally:
@@ -173,44 +222,73 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def students_of(lab: str, root: Path) -> list[str]:
-    """Return who handed in something for a lab."""
-    students = sorted(path.parent.name for path in (root / "submitted").glob(f"*/{lab}") if path.is_dir())
-    if not students:
+def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
+    """Return who handed in something for a lab, and why what others handed in cannot be graded."""
+    students, missed = [], {}
+    place = root / "submitted"
+    for student in sorted(os.listdir(place)) if place.is_dir() else []:
+        try:
+            kinds = [kind_of(place / student), kind_of(place / student / lab)]
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # nothing for this lab
+        except OSError as error:
+            missed[student] = f"Not graded: submitted/{shown(student)} cannot be read ({error.strerror})."
+            continue
+        where = f"submitted/{shown(student)}" if kinds[0] != "a folder" else f"submitted/{shown(student)}/{lab}"
+        if kinds != ["a folder", "a folder"]:
+            kind = next(kind for kind in kinds if kind != "a folder") or "a file"
+            missed[student] = f"Not graded: {where} is {kind}; put a folder with the notebook there."
+        elif not is_text(student):
+            missed[student] = f"Not graded: the name of the folder {where} is not text in UTF-8; rename it."
+        else:
+            students.append(student)
+    if not students and not missed:
         raise GradingError(
             f"nobody has handed in {lab}: no folder submitted/STUDENT/{lab} is there; `mlcourse collect {lab} FILE...` "
             "makes them from a folder or an archive of your learning platform"
         )
-    return students
+    return students, missed
 
 
-def gradebook_of(config) -> Gradebook:
+@contextlib.contextmanager
+def gradebook_of(config) -> Iterator[Gradebook]:
     """Open the gradebook of a course: `db_url` of its configuration, or gradebook.db in its folder."""
+    logging.getLogger("tornado.application").addFilter(_not_of_nbgrader)
     root = config.CourseDirectory.root
     url = config.CourseDirectory.get("db_url", f"sqlite:///{os.path.join(root, 'gradebook.db')}")
     try:
-        return Gradebook(url, config.CourseDirectory.get("course_id", ""))
+        gradebook = Gradebook(url, config.CourseDirectory.get("course_id", ""))
     except (ImportError, SQLAlchemyError) as error:
         raise GradingError(
             f"the gradebook does not open: {str(error).splitlines()[0]}: look at c.CourseDirectory.db_url in "
             "nbgrader_config.py (PostgreSQL needs its library: pip install 'psycopg[binary]')"
         ) from None
+    try:
+        with gradebook:
+            yield gradebook
+    except OperationalError as error:
+        raise CannotWrite(f"the gradebook cannot be read or written ({error.orig}): {MAKE_ROOM}") from None
+
+
+def _not_of_nbgrader(record):
+    """Whether a message comes from elsewhere: nbgrader shows a traceback of each error that it raises as well."""
+    return record.pathname != nbgrader.api.__file__
 
 
 def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     """Read a submission and make it ready to be run."""
     folder = root / "submitted" / student / lab
-    note = check_timestamp(folder)
+    notes = [*filter(None, [check_timestamp(folder)]), *left_out(folder)]
     path, repairs = find_notebook(folder, lab, source)
     submission = read_submission(path or folder / f"{lab}.ipynb", source, released)
-    notebook = submission.notebook
-    repairs = [*([note] if note else []), *repairs, *submission.repairs]
-    notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": submission.refused})
-    notebook.metadata.mlcourse["draw"] = mark["draw"]
+    notebook, refused = submission.notebook, submission.refused
+    repairs = [*notes, *repairs, *submission.repairs]
+    notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": refused, "draw": mark["draw"]})
+    notes += [f"Refused: {refused}"] if refused else []
     with contextlib.suppress(OSError):
         timestamp = (folder / "timestamp.txt").read_text("utf-8")
-        return Prepared(student, notebook, cells_of(notebook), mark, words, timestamp)
-    return Prepared(student, notebook, cells_of(notebook), mark, words, None)
+        return Prepared(student, notebook, cells_of(notebook), mark, words, timestamp, notes)
+    return Prepared(student, notebook, cells_of(notebook), mark, words, None, notes)
 
 
 def fingerprint(paths) -> str:
@@ -218,8 +296,9 @@ def fingerprint(paths) -> str:
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.name.encode("utf-8", "surrogateescape"))
-        if path.is_file() and not path.is_symlink():
-            digest.update(path.read_bytes())
+        kind = kind_of(path)
+        content = None if kind else read_ordinary(path, MAX_BYTES)
+        digest.update(f"{kind} {path.lstat().st_size}".encode() if content is None else content)
     return digest.hexdigest()
 
 
@@ -231,8 +310,8 @@ class Index:
 
     def __init__(self, path):
         self.path, self.entries = path, {}
-        with contextlib.suppress(OSError, ValueError):
-            self.entries = json.loads(path.read_text(encoding="utf-8"))
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self.entries = dict(json.loads(path.read_text(encoding="utf-8")))
 
     def mark(self, lab, student, root, secret, draw):
         """Return the mark of a submission as it is now."""
@@ -252,29 +331,30 @@ class Index:
         self.entries[student] = mark
 
     def write(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.entries), encoding="utf-8")
-        part.replace(self.path)
+        write_whole(self.path, json.dumps(self.entries))
 
 
 class Recorder:
-    """Write results where nbgrader writes them: to ``autograded/`` and the gradebook.
+    """Write results where nbgrader writes them: to ``autograded/`` and the gradebook; and then the marks to the index.
 
     The rules are those of nbgrader's `SaveAutoGrades` and `AssignLatePenalties`; one session records the whole class.
     """
 
-    def __init__(self, gradebook, config, lab, root):
-        self.gradebook, self.config, self.lab, self.root = gradebook, config, lab, root
+    def __init__(self, gradebook, config, lab, root, index):
+        self.gradebook, self.config, self.lab, self.root, self.index = gradebook, config, lab, root, index
         # The only writer need not read again what it has written, nor for every submission the cells of the lab, of
         # which the session keeps no more than is held somewhere
         gradebook.db().expire_on_commit = False
         self.notebook = gradebook.find_notebook(lab, lab)
         self.cells = [*self.notebook.grade_cells, *self.notebook.solution_cells, *self.notebook.task_cells]
         self.checksums = {cell.name: cell.checksum for cell in self.notebook.source_cells}
-        self.students = {student.id for student in gradebook.students}
-        self.submitted = {one.student_id for one in gradebook.find_assignment(lab).submissions}
-        self.waiting = 0
+        self.waiting = []
+        self.look()
+
+    def look(self):
+        """Read who is in the gradebook."""
+        self.students = {student.id for student in self.gradebook.students}
+        self.submitted = {one.student_id for one in self.gradebook.find_assignment(self.lab).submissions}
 
     def has(self, student):
         return student in self.submitted and self.path(student).exists()
@@ -283,51 +363,81 @@ class Recorder:
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"
 
     def __call__(self, prepared, result):
-        notebook, student = prepared.notebook, prepared.student
-        write_outputs(notebook, result)
-        for cell in notebook.cells:
+        write_outputs(prepared.notebook, result)
+        for cell in prepared.notebook.cells:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader["checksum"] = self.checksums.get(cell.metadata.nbgrader["grade_id"])
-        self._write(prepared)
-        if student not in self.students:
-            self.gradebook.update_or_create_student(student)
-            self.students.add(student)
-        when = {} if prepared.timestamp is None else {"timestamp": parse_utc(prepared.timestamp.strip())}
-        with self.gradebook.db.no_autoflush:
-            submission = self.gradebook.update_or_create_submission(self.lab, student, **when)
-        self.submitted.add(student)
-        [recorded] = [one for one in submission.notebooks if one.name == self.lab]
-        grades = {grade.name: grade for grade in recorded.grades}
-        comments = {comment.name: comment for comment in recorded.comments}
-        for cell in notebook.cells:
-            if is_grade(cell):
-                grade = grades[cell.metadata.nbgrader.grade_id]
-                grade.auto_score, _ = determine_grade(cell)
-                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-            if is_solution(cell):
-                unchanged = cell.metadata.nbgrader.checksum == compute_checksum(cell)
-                comments[cell.metadata.nbgrader.grade_id].auto_comment = "No response." if unchanged else None
-        if submission.total_seconds_late > 0:
-            self.commit()
-            names = {"notebook": self.lab, "assignment": self.lab, "student": student}
-            resources = {"nbgrader": {**names, "db_url": str(self.gradebook.engine.url)}}
-            AssignLatePenalties(config=self.config).preprocess(notebook, resources)
-        self.waiting += 1
-        if self.waiting >= 20:
+        write_whole(self.path(prepared.student), nbformat.writes(prepared.notebook) + "\n")
+        if prepared.timestamp is not None:
+            write_whole(self.path(prepared.student).with_name("timestamp.txt"), prepared.timestamp)
+        entry = Entry.of(prepared)
+        try:
+            self.enter(entry)
+        except Exception as error:
+            # What is not committed yet is lost, also of those who came before
+            self.gradebook.db.rollback()
+            cause = error if isinstance(error, OperationalError) else error.__context__
+            if isinstance(cause, OperationalError):
+                self.waiting.clear()
+                raise cause from None
+            self.look()
+            for earlier in self.waiting:
+                self.enter(earlier)
+            raise
+        self.waiting.append(entry)
+        if len(self.waiting) >= 20:
             self.commit()
 
-    def _write(self, prepared):
-        path = self.path(prepared.student)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        nbformat.write(prepared.notebook, part)
-        part.replace(path)
-        if prepared.timestamp is not None:
-            (path.parent / "timestamp.txt").write_text(prepared.timestamp, encoding="utf-8")
+    def enter(self, entry):
+        """Put the points of a submission into the gradebook."""
+        if entry.student not in self.students:
+            self.gradebook.update_or_create_student(entry.student)
+            self.students.add(entry.student)
+        when = {} if entry.timestamp is None else {"timestamp": parse_utc(entry.timestamp.strip())}
+        with self.gradebook.db.no_autoflush:
+            submission = self.gradebook.update_or_create_submission(self.lab, entry.student, **when)
+        self.submitted.add(entry.student)
+        [recorded] = [one for one in submission.notebooks if one.name == self.lab]
+        for grade in recorded.grades:
+            if grade.name in entry.scores:
+                grade.auto_score = entry.scores[grade.name]
+                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        for comment in recorded.comments:
+            if comment.name in entry.comments:
+                comment.auto_comment = entry.comments[comment.name]
+        if submission.total_seconds_late > 0:
+            self.commit()
+            names = {"notebook": self.lab, "assignment": self.lab, "student": entry.student}
+            resources = {"nbgrader": {**names, "db_url": str(self.gradebook.engine.url)}}
+            AssignLatePenalties(config=self.config).preprocess(nbformat.v4.new_notebook(), resources)
 
     def commit(self):
         self.gradebook.db.commit()
-        self.waiting = 0
+        for entry in self.waiting:
+            self.index[entry.student] = entry.mark
+        self.waiting.clear()
+
+
+@dataclass
+class Entry:
+    """What the gradebook gets to know of a submission; a session that failed is told it again."""
+
+    student: str
+    timestamp: str | None
+    mark: dict
+    scores: dict[str, float | None]
+    comments: dict[str, str | None]
+
+    @classmethod
+    def of(cls, prepared):
+        entry = cls(prepared.student, prepared.timestamp, prepared.mark, {}, {})
+        for cell in prepared.notebook.cells:
+            if is_grade(cell):
+                entry.scores[cell.metadata.nbgrader.grade_id], _ = determine_grade(cell)
+            if is_solution(cell):
+                unchanged = cell.metadata.nbgrader.checksum == compute_checksum(cell)
+                entry.comments[cell.metadata.nbgrader.grade_id] = "No response." if unchanged else None
+        return entry
 
 
 @contextlib.contextmanager

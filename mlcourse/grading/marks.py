@@ -108,7 +108,9 @@ def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
         notebook = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    known = _mapping(_mapping(_mapping(notebook).get("metadata")).get("mlcourse"))
+    if not isinstance(_mapping(notebook).get("cells"), list):
+        return None
+    known = _mapping(_mapping(notebook.get("metadata")).get("mlcourse"))
     seconds = known.get("seconds")
     autograded = Autograded(
         seconds=float(seconds) if type(seconds) in (int, float) and 0 <= seconds < 1e9 else None,
@@ -116,7 +118,7 @@ def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
         refused=_text(known.get("refused")),
         stopped=_text(known.get("stopped")),
     )
-    for cell in map(_mapping, _sequence(_mapping(notebook).get("cells"))):
+    for cell in map(_mapping, notebook["cells"]):
         grader = _mapping(_mapping(cell.get("metadata")).get("nbgrader"))
         grade_id = grader.get("grade_id")
         if cell.get("cell_type") != "code" or not isinstance(grade_id, str):

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -15,8 +16,10 @@ from matplotlib.figure import Figure
 from nbgrader.api import Gradebook
 
 from mlcourse.grading import GradingError
+from mlcourse.grading.files import write_whole
 from mlcourse.grading.marks import joined, read_autograded, read_marks
 from mlcourse.grading.similarity import similar_pairs
+from mlcourse.grading.submissions import shown
 from mlcourse.plotting import STYLE_FILE
 
 TEMPLATE = Path(__file__).with_name("report.html.jinja")
@@ -31,7 +34,9 @@ _COLOURS = {"#000001": "currentColor", "#000002": "var(--bar)", "#000003": "var(
 _INK, _BAR, _LINE = _COLOURS
 
 
-def write_report(lab: str, root: Path, gradebook: Gradebook) -> Path:
+def write_report(
+    lab: str, root: Path, gradebook: Gradebook, tell: Callable[[str], None] = lambda sentence: None
+) -> Path:
     """Write ``reports/LAB.html``: one page without scripts, that needs no other file and no network.
 
     Parameters
@@ -43,6 +48,8 @@ def write_report(lab: str, root: Path, gradebook: Gradebook) -> Path:
         what is missing there is missing on the page.
     gradebook : nbgrader.api.Gradebook
         The marks.
+    tell : callable
+        Called with a sentence on every student whose autograded notebook cannot be read. The page leaves it out, too.
 
     Returns
     -------
@@ -77,10 +84,12 @@ def write_report(lab: str, root: Path, gradebook: Gradebook) -> Path:
         }
     page = _environment().from_string(TEMPLATE.read_text(encoding="utf-8"))
     unread = [student for student in students if student not in read]
+    for student in unread:
+        notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
+        tell(f"{shown(student)}: {shown(notebook)} cannot be read; delete it and type `mlcourse grade {lab}`.")
     text = page.render(lab=lab, title=title, n_students=len(students), unread=unread, **content)
     path = root / "reports" / f"{lab}.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="replace")
+    write_whole(path, text, errors="replace")
     return path
 
 
@@ -147,7 +156,10 @@ def _stub(lab, root):
 
 
 def _cells(path):
-    return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
+    except (OSError, ValueError, TypeError, KeyError):
+        raise GradingError(f"{path} cannot be read as a notebook: make it anew with `make labs`") from None
 
 
 def _automatic(marks):
@@ -376,6 +388,6 @@ def _svg(figure, says):
     svg = svg.partition(">")[2]
     referenced = set(re.findall(r"#(\w+)", svg))
     svg = re.sub(r' id="(\w+)"', lambda at: at[0] if at[1] in referenced else "", svg)
-    for drawn, shown in _COLOURS.items():
-        svg = svg.replace(drawn, shown)
+    for drawn, colour in _COLOURS.items():
+        svg = svg.replace(drawn, colour)
     return Markup('<svg role="img" aria-label="{}" {}>').format(says, Markup(box)) + Markup(svg)

@@ -4,7 +4,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from nbgrader.utils import is_grade, is_solution
 
 from mlcourse.grading.cells import Cell
 from mlcourse.grading.desk import ROOT, Desk
+from mlcourse.grading.files import write_whole
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 
@@ -64,13 +64,8 @@ class Results:
 
     def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
         """Store a result and return it. One that a limit of time decided is not stored: a second run may differ."""
-        if result["late"]:
-            return result
-        path = self._path(cells, words)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}-{id(self)}")
-        part.write_text(json.dumps(result), encoding="utf-8")
-        part.replace(path)
+        if not result["late"]:
+            write_whole(self._path(cells, words), json.dumps(result))
         return result
 
     def _path(self, cells, words):

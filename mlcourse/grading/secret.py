@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from traitlets.config import Config
 
 from mlcourse.grading import GradingError
+from mlcourse.grading.files import write_whole
 
 FILE = "secret.json"
 WORDS = 4
@@ -36,8 +38,8 @@ class Secret:
 
     def __init__(self, path: Path):
         self.path = path
-        with contextlib.suppress(FileExistsError):
-            self._write({"secret": secrets.token_hex(32), "draws": {}}, os.link)
+        if not path.exists():
+            self._make()
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             self.secret, self.draws = bytes.fromhex(held["secret"]), dict(held["draws"])
@@ -66,21 +68,21 @@ class Secret:
         """Let the next draw of a lab begin, since feedback on this one was written."""
         if draw >= self.draw(lab):
             self.draws[lab] = draw + 1
-            self._write({"secret": self.secret.hex(), "draws": self.draws}, os.replace)
+            write_whole(self.path, json.dumps({"secret": self.secret.hex(), "draws": self.draws}))
 
-    def _write(self, held, move):
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+    def _make(self):
+        """Write a new secret, for the eyes of its owner, unless another process has just done so."""
         try:
-            part.unlink(missing_ok=True)
-            part.touch(mode=0o600, exist_ok=False)
-            part.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
-            move(part, self.path)
-        except FileExistsError:
-            raise
+            descriptor, part = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    json.dump({"secret": secrets.token_hex(32), "draws": {}}, file)
+                with contextlib.suppress(FileExistsError):
+                    os.link(part, self.path)
+            finally:
+                os.unlink(part)
         except OSError as error:
             raise GradingError(f"the secret of the course cannot be written to {self.path}: {error.strerror}") from None
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def secret_of(config: Config) -> Secret:

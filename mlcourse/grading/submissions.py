@@ -12,7 +12,9 @@ import json
 import os
 import re
 import stat
+import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
@@ -22,9 +24,13 @@ from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme, ClearSolut
 from nbgrader.utils import is_grade, is_solution, parse_utc
 
 from mlcourse.grading import GradingError
+from mlcourse.grading.files import kind_of, read_ordinary
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
+MAX_TIMESTAMP_BYTES = 1000
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
+DAY = 24 * 60 * 60
 UNREADABLE = ".unreadable"
 TYPES = ("code", "markdown", "raw")
 NO_CHARACTER = re.compile("[\0\ud800-\udfff]")  # neither Python nor a file in UTF-8 can hold these
@@ -122,17 +128,14 @@ def instructor_notebook(root: Path, lab: str) -> NotebookNode:
 def _bytes(path):
     """Return the content of a regular file of bearable size."""
     try:
-        mode = path.lstat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a special file"
+        if kind := kind_of(path):
             raise _Refusal(f"{shown(path.name)} is not a file, but {kind}.")
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_ordinary(path, MAX_BYTES)
     except FileNotFoundError:
         raise _Refusal(f"No notebook {shown(path.name)} was handed in.") from None
     except OSError as error:
-        raise GradingError(f"{path}: cannot be read ({error.strerror}); look at its permissions") from error
-    if len(content) > MAX_BYTES:
+        raise GradingError(f"{shown(str(path))} cannot be read ({error.strerror}); look at its permissions") from error
+    if content is None:
         raise _Refusal(f"The file is larger than {MAX_BYTES // 2**20} MB: clear the outputs and hand it in again.")
     return content
 
@@ -452,35 +455,66 @@ def _holds(path, source):
 
 
 def shown(name: str) -> str:
-    """Return the name of a file so that a sentence can hold it."""
+    """Return the name of a file so that a sentence can hold it; of bytes that are no UTF-8, with their numbers."""
+    name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     name = "".join(sign if sign.isprintable() else "\ufffd" for sign in name)
     return name if len(name) <= 80 else f"{name[:40]}…{name[-30:]}"
 
 
+def left_out(folder: Path) -> list[str]:
+    """Return a sentence on what lies in a student's folder and is not opened, since it is no file or too large."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        status = path.lstat()
+        if path.suffix.lower() == ".ipynb" or stat.S_ISDIR(status.st_mode):
+            continue  # a notebook that cannot be read is refused with the reason
+        kind = kind_of(path) or (f"larger than {MAX_BYTES // 2**20} MB" if status.st_size > MAX_BYTES else "")
+        if kind:
+            found.append(f"{shown(path.name)} ({kind})")
+    more = [f"{len(found) - 5} more"] if len(found) > 5 else []
+    return [f"Not opened, since only the notebook is needed: {_listed(found[:5] + more)}."] if found else []
+
+
+def is_possible(date: float) -> bool:
+    """Whether something can have been handed in at a time, in seconds since 1970; clocks may differ by a day."""
+    return EARLIEST <= date <= time.time() + DAY
+
+
+def is_text(name: str) -> bool:
+    """Whether a name is more than bytes: in the place of those that are no UTF-8, it holds surrogates."""
+    return not re.search("[\ud800-\udfff]", name)
+
+
 def check_timestamp(folder: Path) -> str | None:
-    """Put aside a ``timestamp.txt`` that is no date, at which nbgrader would stop, and say so to the student.
+    """Put aside a ``timestamp.txt`` that holds no possible date, at which nbgrader may stop, and say so to the student.
 
     The file becomes ``timestamp.txt.unreadable``; as long as that stands alone, every call returns the sentence.
     """
     path = folder / "timestamp.txt"
     try:
-        if os.path.lexists(path) and not _is_date(path):
+        if os.path.lexists(path) and read_timestamp(folder) is None:
             _set_aside(path)
         alone = os.path.lexists(f"{path}{UNREADABLE}") and not os.path.lexists(path)
     except OSError as error:
-        raise GradingError(f"{path}: cannot be put aside ({error.strerror}); look at its permissions") from error
+        raise GradingError(
+            f"{shown(str(path))} cannot be put aside ({error.strerror}); look at its permissions"
+        ) from error
     if alone:
-        return f"{path.name} holds no date, so the time of handing in is unknown; it is now {path.name}{UNREADABLE}."
+        return (
+            f"{path.name} holds no date between 2000 and today, so the time of handing in is unknown; it is now "
+            f"{path.name}{UNREADABLE}. If the time matters, write it into {path.name} as in 2026-03-02 10:00:00 UTC."
+        )
     return None
 
 
-def _is_date(path):
-    """Whether nbgrader can read a file as a date; an empty one means that there is none."""
+def read_timestamp(folder: Path) -> datetime | None:
+    """Return when a folder's ``timestamp.txt`` says that it was handed in; None if that is no possible date."""
     try:
-        date = _bytes(path).decode("ascii").strip()
-        return not date or (len(date) < 100 and parse_utc(date) is not None)
+        text = read_ordinary(folder / "timestamp.txt", MAX_TIMESTAMP_BYTES).decode("ascii").strip()
+        date = parse_utc(text).replace(tzinfo=UTC)
+        return date if len(text) < 100 and text.isprintable() and is_possible(date.timestamp()) else None
     except Exception:  # dateutil raises many kinds
-        return False
+        return None
 
 
 def _set_aside(path):
@@ -503,15 +537,17 @@ def _set_aside(path):
 def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
     """Make the folder of a submission one that nbgrader can grade: its ``pre_convert_hook``.
 
-    A timestamp that is no date is put aside, and so is everything that nbgrader would follow or wait for when it
-    copies the folder: links and special files. Whatever the notebook is called, it is graded under the lab's name.
+    A timestamp that is no date is put aside, and so is everything that nbgrader would follow, wait for or fill the disk
+    with if it copied it: links, special files and large ones. Whatever the notebook is called, it is graded under the
+    lab's name.
     """
     folder = Path(notebooks[0]).parent
     check_timestamp(folder)
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in [*folders, *files]):
-            mode = path.lstat().st_mode
-            if path.suffix != ".ipynb" and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            status = path.lstat()
+            ordinary = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES)
+            if path.suffix != ".ipynb" and not ordinary:
                 _set_aside(path)
     # Of the lab that it was handed in for: `assignment` is what nbgrader was called with, which may be a pattern
     notebooks[:] = [str(folder / f"{folder.name}.ipynb")]

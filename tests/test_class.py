@@ -1,0 +1,405 @@
+"""Nothing that one student hands in, and nothing that happens to the machine, stops the grading of the class."""
+
+import contextlib
+import csv
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+
+from course import Lab, make_course
+from mlcourse.cli import main
+from mlcourse.grading import grade
+from paths import ROOT
+
+LAB = "lab-01-toy-regression"
+FILE = f"{LAB}.ipynb"
+HUGE = 40 * 2**30
+
+
+class Class:
+    """A class in the folder `root`, and the command that the instructor types there."""
+
+    def __init__(self, root, honest, capsys):
+        self.root, self.honest, self.capsys = root, honest, capsys
+
+    def hand_in(self, student, **files):
+        """Hand in the honest notebook and other files by the stems of their names; return the folder."""
+        folder = self.root / "submitted" / student / LAB
+        folder.mkdir(parents=True)
+        nbformat.write(self.honest, folder / FILE)
+        for name, content in files.items():
+            (folder / f"{name}.txt").write_bytes(content)
+        return folder
+
+    def type(self, *words):
+        """Type a command, and return its exit code and all that it says."""
+        with contextlib.chdir(self.root), pytest.raises(SystemExit) as exit:
+            main(list(words))
+        said = self.capsys.readouterr()
+        code = exit.value.code
+        return (1, f"{said.out}{said.err}{code}") if isinstance(code, str) else (code, said.out + said.err)
+
+    def grade(self):
+        return self.type("grade", LAB, "--workers", "1")
+
+    def start(self, *words, preexec_fn=None, **environment):
+        """Start the command as a process of its own."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        command = [sys.executable, "-m", "mlcourse.cli", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=self.root, text=True, env=environment, preexec_fn=preexec_fn, **pipes)  # noqa: PLW1509
+
+    def points(self):
+        """Return the automatic points of everybody in the gradebook."""
+        lab = object.__new__(Lab)
+        lab.root, lab.name = self.root, LAB
+        scores = lab.read_scores("auto_score")
+        return {student: sum(score or 0 for score in grades.values()) for student, grades in scores.items()}
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory, bubblewrap):
+    """A course in which the honest notebook and none have been graded once, which need not be run again."""
+    root = make_course(tmp_path_factory.mktemp("released"), [LAB])
+    lab = Lab(root, LAB)
+    known = (root / "gradebook.db").read_bytes()
+    (root / "submitted" / "nothing" / LAB).mkdir(parents=True)
+    path = root / "submitted" / "perfect" / LAB / FILE
+    path.parent.mkdir(parents=True)
+    nbformat.write(lab.submitted["perfect"], path)
+    grade.grade_class(LAB, root, workers=1)
+    (root / "gradebook.db").write_bytes(known)
+    full = sum(lab.points[name] for name in lab.tests)
+    for folder in ("submitted", "autograded"):
+        shutil.rmtree(root / folder)
+    return root, lab.submitted["perfect"], full
+
+
+@pytest.fixture
+def full(released):
+    """All the points that a program gives."""
+    return released[2]
+
+
+def copy(released, root):
+    """Copy the course to `root`; nobody has handed in anything yet."""
+    shutil.copytree(released[0], root, dirs_exist_ok=True)
+    for name in (f"graded/{LAB}.json", "grading.lock"):
+        (root / "_build" / name).unlink(missing_ok=True)
+    return root
+
+
+@pytest.fixture
+def room(released, tmp_path, capsys):
+    return Class(copy(released, tmp_path / "course"), released[1], capsys)
+
+
+def line(said, student):
+    """Return the line on a student."""
+    (found,) = [line for line in said.splitlines() if line.startswith(f"{student}: ")]
+    return found
+
+
+TIMES = {
+    "empty": b"",
+    "blank": b" \n \n",
+    "year-9999": b"9999-12-31 23:59:59 UTC",
+    "year-1": b"0001-01-01 00:00:00 UTC",
+    "nul": b"\0" * 24,
+    "five-mb": b"2026 " * 10**6,
+    "no-utf-8": b"\xff\xfe2026",
+}
+
+
+def test_a_timestamp_that_is_no_date_costs_nobody_anything(room, full):
+    for student, content in TIMES.items():
+        room.hand_in(student, timestamp=content)
+    room.hand_in("ada", timestamp=b"2026-03-02 10:00:00 UTC")
+    code, said = room.grade()
+    assert (code, room.points()) == (0, dict.fromkeys([*TIMES, "ada"], full))
+    for student in TIMES:
+        assert "write it into timestamp.txt as in 2026-03-02 10:00:00 UTC" in line(said, student)
+    assert "ada: " not in said
+    assert f"{len(TIMES) + 1} had not changed" in room.grade()[1]
+
+
+def sparse(path):
+    path.touch()
+    os.truncate(path, HUGE)
+
+
+def bind(path):
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)
+
+
+BESIDE = {
+    "sparse": (sparse, "larger than 20 MB"),
+    "pipe": (os.mkfifo, "a special file"),
+    "socket": (bind, "a special file"),
+    "link": (lambda path: path.symlink_to("/etc/passwd"), "a symbolic link"),
+    "folder-link": (lambda path: path.symlink_to("/etc"), "a symbolic link"),
+    "endless": (lambda path: path.symlink_to(path), "a symbolic link"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "a symbolic link"),
+}
+
+
+def test_whatever_lies_beside_a_notebook_is_named_and_not_opened(room, full):
+    for student, (make, _) in BESIDE.items():
+        make(room.hand_in(student) / "data.csv")
+    room.hand_in("ada", notes=b"fine")
+    begin = time.monotonic()
+    code, said = room.grade()
+    assert (code, room.points()) == (0, dict.fromkeys([*BESIDE, "ada"], full))
+    for student, (_, kind) in BESIDE.items():
+        assert f"data.csv ({kind})" in line(said, student)
+    assert "ada: " not in said
+    assert f"{len(BESIDE) + 1} had not changed" in room.grade()[1]
+    assert time.monotonic() - begin < 60
+
+
+def test_whatever_stands_in_the_place_of_a_notebook_is_refused_and_not_opened(room, full, tmp_path):
+    nbformat.write(room.honest, tmp_path / "elsewhere.ipynb")
+    kinds = {**BESIDE, "answers": (lambda path: path.symlink_to(tmp_path / "elsewhere.ipynb"), "a symbolic link")}
+    for student, (make, _) in kinds.items():
+        path = room.hand_in(student) / FILE
+        path.unlink()
+        make(path)
+    room.hand_in("ada")
+    code, said = room.grade()
+    assert (code, room.points()) == (0, {**dict.fromkeys(kinds, 0), "ada": full})
+    for student, (_, kind) in kinds.items():
+        assert "Refused: " in line(said, student) and kind in line(said, student)
+
+
+def test_who_cannot_be_graded_is_named_and_a_second_run_finishes(room, full, tmp_path):
+    away = room.hand_in("away")
+    shutil.move(away, tmp_path / "elsewhere")
+    away.symlink_to(tmp_path / "elsewhere")
+    linked = room.hand_in("linked").parent
+    shutil.move(linked, tmp_path / "linked")
+    linked.symlink_to(tmp_path / "linked")
+    shutil.rmtree(room.hand_in("file"))
+    (room.root / "submitted" / "file" / LAB).write_text("not a folder")
+    bytes_alone = room.hand_in(os.fsdecode(b"Zo\xe9")).parent
+    named = room.hand_in("named")
+    (named / FILE).rename(named / os.fsdecode(LAB.encode() + b"-\xff.ipynb"))
+    (room.root / "submitted" / "README.txt").touch()
+    room.hand_in("ada")
+    code, said = room.grade()
+    assert (code, room.points()) == (1, {"ada": full, "named": full})
+    assert f"submitted/away/{LAB} is a symbolic link" in line(said, "away")
+    assert "submitted/linked is a symbolic link" in line(said, "linked")
+    assert f"submitted/file/{LAB} is a file" in line(said, "file")
+    assert "is not text in UTF-8; rename it" in line(said, "Zo\\xe9")
+    assert "4 could not be graded" in said
+    for student in ("away", "linked", "file"):
+        path = room.root / "submitted" / student
+        path.unlink() if path.is_symlink() else (path / LAB).unlink()
+    bytes_alone.rename(bytes_alone.with_name("Zoé"))
+    code, said = room.grade()
+    assert code == 0 and "Graded 1 submissions" in said and "2 had not changed" in said
+    assert room.points() == dict.fromkeys(["ada", "named", "Zoé"], full)
+
+
+def test_a_name_is_printed_on_a_terminal_that_cannot_show_it(room):
+    room.hand_in("Zoé", timestamp=b"")
+    room.hand_in(os.fsdecode(b"Zo\xe9"))
+    run = room.start("grade", LAB, "--workers", "1", PYTHONIOENCODING="ascii")
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 1 and "Traceback" not in err
+    assert "Zo\\xe9: timestamp.txt holds no date" in out and "Zo\\xe9: Not graded" in out
+
+
+def test_an_error_that_nobody_thought_of_is_written_down_and_the_others_are_graded(room, full, monkeypatch):
+    for student in ("ada", "ben", "zoe"):
+        room.hand_in(student)
+    read = grade.read_submission
+
+    def fail(path, *more):
+        if "ben" in path.parts:
+            raise KeyError("some\udcff\nthing")
+        return read(path, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grade, "read_submission", fail)
+        code, said = room.grade()
+    assert (code, room.points()) == (1, {"ada": full, "zoe": full})
+    assert "unexpected KeyError" in line(said, "ben") and "_build/grading.log says more" in line(said, "ben")
+    log = (room.root / "_build" / "grading.log").read_text()
+    assert f"grade {LAB}: ben" in log and "Traceback" in log and "in fail" in log
+    code, said = room.grade()
+    assert (code, room.points()) == (0, dict.fromkeys(["ada", "ben", "zoe"], full))
+
+
+def test_a_gradebook_that_refuses_one_student_keeps_those_before_and_after(room, full, monkeypatch):
+    for student in ("ada", "ben", "zoe"):
+        room.hand_in(student)
+    enter = grade.Recorder.enter
+
+    def fail(self, entry):
+        enter(self, entry)
+        if entry.student == "ben":
+            raise RuntimeError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grade.Recorder, "enter", fail)
+        code, said = room.grade()
+    assert (code, room.points()) == (1, {"ada": full, "ben": 0, "zoe": full})
+    assert "unexpected RuntimeError (refused)" in line(said, "ben")
+    assert "1 submission in lab-01-toy-regression to be graded" in room.type("export")[1]
+    code, said = room.grade()
+    assert (code, room.points()) == (0, dict.fromkeys(["ada", "ben", "zoe"], full))
+    assert "Graded 1 submissions" in said
+
+
+# A full disk
+
+
+def is_whole(root):
+    """Whether all that was written can be read, and nothing is left over."""
+    written = [path for folder in ("autograded", "_build") for path in (root / folder).rglob("*") if path.is_file()]
+    for path in written:
+        if path.suffix in (".ipynb", ".json"):
+            json.loads(path.read_text(encoding="utf-8"))
+    return not [path.name for path in written if path.name.startswith(".")]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 16 MB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", path], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small disk needs root and mount; the limit on the size of a file is tested instead")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill(path, left):
+    """Fill the disk but for some bytes, and return the file that does it."""
+    filler = path / "filler"
+    status = os.statvfs(path)
+    with filler.open("wb") as file:
+        file.write(b"\1" * (status.f_bavail * status.f_frsize - left))
+    return filler
+
+
+@pytest.mark.parametrize("left", [0, 400_000, 700_000, 1_500_000])
+def test_a_disk_that_is_full_is_one_sentence_and_a_second_run_finishes(released, small_disk, capsys, full, left):
+    room = Class(copy(released, small_disk), released[1], capsys)
+    students = [f"student-{number:02}" for number in range(25)]
+    for student in students:
+        room.hand_in(student)
+    filler = fill(small_disk, left)
+    run = room.start("grade", LAB, "--workers", "1")
+    _, said = run.communicate(timeout=120)
+    assert run.returncode == 1 and "make room on the disk, then type the same command again" in said, said
+    assert len(said.splitlines()) == 1
+    assert is_whole(room.root)
+    filler.unlink()
+    code, said = room.grade()
+    assert code == 0, said
+    assert is_whole(room.root)
+    assert room.points() == dict.fromkeys(students, full)
+
+
+def test_a_disk_that_is_full_leaves_pages_and_tables_as_they_were(released, small_disk, tmp_path, capsys):
+    room = Class(copy(released, small_disk), released[1], capsys)
+    for student in ("ada", "ben"):
+        room.hand_in(student)
+    assert [room.grade()[0], room.type("report", LAB)[0], room.type("export", "--unfinished")[0]] == [0] * 3
+    written = [room.root / "reports" / f"{LAB}.html", room.root / "grades.csv"]
+    before = [path.read_bytes() for path in written]
+    more = tmp_path / "more"
+    shutil.copytree(room.root / "submitted" / "ada" / LAB, more / "zoe")
+    filler = fill(small_disk, 0)
+    commands = [["report", LAB], ["export", "--unfinished"], ["feedback", LAB], ["collect", LAB, str(more)]]
+    for words in commands:
+        code, said = room.type(*words)
+        assert code == 1 and "make room on the disk" in said and len(said.strip().splitlines()) == 1, said
+    assert [path.read_bytes() for path in written] == before
+    filler.unlink()
+    assert [room.type(*words)[0] for words in commands] == [0] * 4
+    assert (room.root / "submitted" / "zoe" / LAB / FILE).exists()
+    assert all((room.root / "feedback" / student / LAB / f"{LAB}.html").exists() for student in ("ada", "ben"))
+
+
+def test_a_file_that_may_not_grow_is_one_sentence_and_a_second_run_finishes(room, full):
+    room.hand_in("ada")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))  # noqa: E731
+    run = room.start("grade", LAB, "--workers", "1", preexec_fn=limit)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 1 and "make room on the disk" in err and len(err.splitlines()) == 1, (out, err)
+    assert is_whole(room.root)
+    assert (room.grade()[0], room.points()) == (0, {"ada": full})
+
+
+# Several at once
+
+
+def test_one_grading_runs_at_a_time_and_one_that_was_killed_is_forgotten(room, full):
+    slow = nbformat.v4.new_code_cell("import time; time.sleep(100)")
+    path = room.hand_in("ada") / FILE
+    nbformat.write(nbformat.from_dict({**room.honest, "cells": [*room.honest.cells, slow]}), path)
+    first = room.start("grade", LAB, "--workers", "1")
+    others = []
+    for _ in range(300):
+        time.sleep(0.1)
+        if (room.root / "_build" / "grading.lock").exists():
+            time.sleep(1)
+            others = [room.grade() for _ in range(2)]
+            break
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    assert [code for code, _ in others] == [1, 1]
+    assert all("another grading is running" in said and len(said.splitlines()) == 2 for _, said in others)
+    nbformat.write(room.honest, path)
+    assert (room.grade()[0], room.points()) == (0, {"ada": full})
+
+
+# After the grading
+
+
+BROKEN = {
+    "cut off": b'{"cells": [',
+    "empty": b"",
+    "a list": b"[]",
+    "no UTF-8": b"\xff\xfe\0",
+    "no cells": b'{"cells": 3}',
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_graded_notebook_that_somebody_broke_is_named_and_the_others_get_their_pages(room, full, content):
+    for student in ("ada", "ben"):
+        room.hand_in(student)
+    room.grade()
+    path = room.root / "autograded" / "ben" / LAB / FILE
+    path.write_bytes(content)
+    code, said = room.type("feedback", LAB)
+    assert code == 1 and f"autograded/ben/{LAB}/{FILE}; delete it and type `mlcourse grade {LAB}`" in line(said, "ben")
+    assert "_build/grading.log says more" in said and "Traceback" not in said
+    assert (room.root / "feedback" / "ada" / LAB / f"{LAB}.html").exists()
+    code, said = room.type("report", LAB)
+    assert code == 0 and (room.root / "reports" / f"{LAB}.html").exists()
+    assert "cannot be read; delete it" in line(said, "ben")
+    assert room.type("export", "--unfinished")[0] == 0
+    with (room.root / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
+        assert [row["Student"] for row in csv.DictReader(file)] == ["ada", "ben"]
+    path.unlink()
+    assert room.grade()[0] == room.type("feedback", LAB)[0] == 0
+    assert (room.root / "feedback" / "ben" / LAB / f"{LAB}.html").exists()
+    assert room.points() == {"ada": full, "ben": full}
