@@ -19,6 +19,7 @@ whole numbers that only the instructor knows, which `rng` and `seed` mix into th
 """
 
 import contextlib
+import hashlib
 import io
 import sys
 import textwrap
@@ -315,7 +316,11 @@ def rng(number: int) -> np.random.Generator:
     numpy.random.Generator
         In the grader, its seed is made of the number and the secret of the course.
     """
-    return np.random.default_rng([*_secret, number])
+    if not _secret:
+        return np.random.default_rng(number)
+    # A hash, since who sees the data of one test could work out its seed
+    text = " ".join(map(str, [*_secret, number]))
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()))
 
 
 def seed(number: int) -> int:

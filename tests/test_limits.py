@@ -62,6 +62,13 @@ def test_memory_that_can_be_shared_counts(watched):
     assert reason.endswith("GB of memory") and left == 0
 
 
+def test_memory_counts_although_the_first_thread_has_ended(watched):
+    thread = "threading.Thread(target=lambda: (hold(mmap.MAP_PRIVATE, 120 * 2**20), write(), time.sleep(1000))).start()"
+    prepare = "import ctypes, threading\ndef write(): os.write(1, b'x')"
+    reason, left = watched(4, prepare, f"{thread}; time.sleep(0.2); ctypes.CDLL(None).syscall(60, 0)")
+    assert reason.endswith("GB of memory") and left == 0
+
+
 def test_memory_that_children_share_counts_once(watched):
     held = "held = hold(mmap.MAP_SHARED, 200 * 2**20)"
     assert watched(4, prepare=held, hold="sum(held[::4096])") == (None, 4)

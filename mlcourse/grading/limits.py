@@ -160,18 +160,21 @@ def below(pid: int) -> list[int]:
 
 def resident(pid):
     """Return the bytes of memory that a process uses, with all that it shares."""
-    return kilobytes(pid, "status", ("VmRSS:", "VmSwap:")) * 1024
+    # All threads have the same memory, but one that has ended shows none: not even the first, whose files those of the
+    # process are
+    threads = Path("/proc", str(pid), "task").glob("*")
+    return max((kilobytes(thread / "status", ("VmRSS:", "VmSwap:")) for thread in threads), default=0) * 1024
 
 
 def proportional(pid):
     """Return the bytes of memory that a process uses, with its part of what it shares with others."""
     # A process that lets nobody look counts as a whole
-    return kilobytes(pid, "smaps_rollup", ("Pss:", "SwapPss:")) * 1024 or resident(pid)
+    return kilobytes(Path("/proc", str(pid), "smaps_rollup"), ("Pss:", "SwapPss:")) * 1024 or resident(pid)
 
 
-def kilobytes(pid, file, names):
+def kilobytes(file, names):
     """Return the sum of some lines of a file on a process; 0 if it has ended."""
     with contextlib.suppress(OSError, ValueError):
-        lines = map(str.split, Path("/proc", str(pid), file).read_text().splitlines())
+        lines = map(str.split, file.read_text().splitlines())
         return sum(int(words[1]) for words in lines if words[0] in names)
     return 0
