@@ -647,6 +647,8 @@ def test_a_folder_about_to_be_graded_holds_nothing_that_nbgrader_would_follow(fo
     (folder / "sub" / "answers.csv").symlink_to("/etc/passwd")
     (folder / "data").symlink_to("/etc")
     os.mkfifo(folder / "pipe")
+    os.truncate(put(folder, "large.csv", ""), 40 * 2**30)
+    put(folder, "small.csv", "1,2")
     put(folder, "timestamp.txt", "never")
     notebooks = [str(put(folder, "Untitled.ipynb"))]
     before_grading(assignment=LAB, student="*", notebooks=notebooks)
@@ -654,6 +656,8 @@ def test_a_folder_about_to_be_graded_holds_nothing_that_nbgrader_would_follow(fo
     modes = [path.lstat().st_mode for path in folder.rglob("*")]
     assert all(stat.S_ISREG(mode) or stat.S_ISDIR(mode) for mode in modes)
     assert (folder / "sub" / "answers.csv.unreadable").read_text() == "a symbolic link to /etc/passwd\n"
+    assert not (folder / "large.csv").exists() and (folder / "large.csv.unreadable").exists()
+    assert (folder / "small.csv").exists()
 
 
 # In nbgrader
@@ -718,12 +722,14 @@ def test_broken_submissions_in_the_middle_of_a_class_are_graded_and_the_others_a
         folder.mkdir(parents=True)
         (folder / name).write_text(content, encoding="utf-8")
     (course.root / "submitted" / "cyd" / LAB / "timestamp.txt").write_text("no date")
+    os.truncate(put(course.root / "submitted" / "cyd" / LAB, "large.csv", ""), 40 * 2**30)
     course.nbgrader("autograde", LAB)
     totals, said = course.totals(), {name: course.autograded(name).metadata["mlcourse"] for name in class_}
     automatic = sum(points for name, points in course.points.items() if name not in course.written)
     assert totals == {"ada": automatic, "ben": 0, "cyd": automatic, "dan": 0}
     assert said["ada"]["repairs"] == [] and said["ada"]["refused"] is None
     assert "not JSON" in said["ben"]["refused"]
+    assert [path.name for path in (course.root / "autograded" / "cyd" / LAB).iterdir()] == [f"{LAB}.ipynb"]
     assert [said["cyd"]["refused"], *map(first_word, said["cyd"]["repairs"])] == [None, "The", "timestamp.txt", "The"]
     assert "Untitled.ipynb" in said["dan"]["repairs"][0]
 

@@ -231,7 +231,7 @@ class _Directory:
     def __init__(self, file: BinaryIO):
         self.file, self.start, self.list = file, 0, bytearray()
         self.entries, self.names = 0, {}
-        # Where zipfile looks itself, since a second way to find the list could find another one
+        # Found as `zipfile` finds it, since another way could find another list
         if not (end := zipfile._EndRecData(file)):
             raise zipfile.BadZipFile("File is not a zip file")
         signature, size, place = end[0], end[5], end[9]
