@@ -6,10 +6,13 @@ longer, less is made of it. Formulas stay as they are, for MathJax.
 """
 
 import binascii
+import functools
 import html
+import importlib.util
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import unquote
 
 import nh3
@@ -92,7 +95,7 @@ def _simple(page, attachments):
     """
     pieces, opened, at = [], [], 0
     while token := TOKEN.search(page, at):
-        pieces.append(page[at : token.start()].replace("<", "&lt;"))
+        pieces.append(_text(page[at : token.start()]))
         at, name = token.end(), (token[2] or "").lower()
         if not name:
             end = page.find("-->", at)
@@ -118,8 +121,12 @@ def _simple(page, attachments):
                 opened.append(name)
                 parts = "".join(f' {part}="{html.escape(value)}"' for part, value in _parts(name, token[3]).items())
                 pieces.append(f"<{name}{parts}>")
-    pieces.append(page[at:].replace("<", "&lt;"))
+    pieces.append(_text(page[at:]))
     return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
+
+
+def _text(piece):
+    return html.escape(html.unescape(piece), quote=False)
 
 
 def _parts(tag, text):
@@ -154,10 +161,10 @@ def _picture(parts, attachments):
     data = re.sub(r"\s+", "", data)
     if _is_picture(data):
         return f'<img src="{html.escape(data)}" alt="{alt}">'
-    name = "in this text" if DATA.match(source) else html.escape(_shortened(source.removeprefix("attachment:"), 80))
+    name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
     return (
-        f"<em>[The picture {name} is missing: paste a PNG, JPEG, GIF or WebP picture into the cell itself, so that it "
-        "is handed in with the notebook.]</em>"
+        f"<em>[{f'The picture {html.escape(name)}' if name else 'A picture'} is missing: paste a PNG, JPEG, GIF or "
+        "WebP picture into the cell itself, so that it is handed in with the notebook.]</em>"
     )
 
 
@@ -188,9 +195,7 @@ def rendered(text: str, attachments: Mapping[str, Mapping[str, str]] | None = No
     Formulas stand between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. Of a text that is too long,
     the beginning is returned.
     """
-    text = text.replace("\0", "\ufffd")
-    if len(text) > TEXT_CHARACTERS:
-        text = f"{text[:TEXT_CHARACTERS]}\n\n{TOO_LONG.format(TEXT_CHARACTERS)}"
+    text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
     try:
         page = _MARKDOWN.render(text, {})
     except RecursionError:
@@ -314,6 +319,18 @@ def _write_formula(renderer, tokens, at, options, env):
 _MARKDOWN = _markdown()
 
 
+# The pages
+
+TEMPLATES = str(Path(__file__).parent / "jupyter")
+
+
+@functools.cache
+def mathjax(name: str) -> str:
+    """Return a file of MathJax, which comes with the book: a filter of the course's own templates."""
+    [folder] = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations
+    return (Path(folder) / "static" / "mathjax" / name).read_text(encoding="utf-8")
+
+
 # Code
 
 
@@ -323,9 +340,10 @@ def highlighted(source: str, metadata: Mapping | None = None) -> str:
     lines = [line.rstrip() for line in source.splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
-        return f'<div class="highlight"><pre>{html.escape(_shortened(text, CODE_CHARACTERS))}</pre></div>'
+        return f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>'
     return highlight(text or " ", PythonLexer(), HtmlFormatter(cssclass="highlight hl-ipython3"))
 
 
-def _shortened(text, characters):
-    return text if len(text) <= characters else f"{text[:characters]} {TOO_LONG.format(characters)}"
+def shortened(text: str, characters: int) -> str:
+    """Return a text, or its beginning with a note that it goes on."""
+    return text if len(text) <= characters else f"{text[:characters]}\n\n{TOO_LONG.format(characters)}"
