@@ -93,7 +93,7 @@ def _simple(page, attachments):
     A browser, and whatever reads HTML as a browser does, can take a time that grows with the square of the tags that
     are open at once, of the attributes of a tag, or of what is closed in the wrong order.
     """
-    pieces, opened, at = [], [], 0
+    pieces, opened, seen, at = [], [], set(), 0
     while token := TOKEN.search(page, at):
         pieces.append(_text(page[at : token.start()]))
         at, name = token.end(), (token[2] or "").lower()
@@ -106,7 +106,7 @@ def _simple(page, attachments):
         elif name not in TAGS:
             continue
         elif name == "img":
-            pieces.append(_picture(_parts(name, token[3]), attachments))
+            pieces.append(_picture(_parts(name, token[3]), attachments, seen))
         elif name in EMPTY:
             pieces.append(f"<{name}>")
         elif token[1]:
@@ -150,21 +150,23 @@ def _attribute(tag, name, value):
 # Pictures
 
 
-def _picture(parts, attachments):
-    """Return a picture with its data inside, or a sentence that says that it is missing."""
+def _picture(parts, attachments, seen):
+    """Return a picture with its data inside, or a sentence that says that it is missing, or `seen` above."""
     source, alt = parts.get("src", "").strip(), html.escape(parts.get("alt", ""))
+    name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
+    what = f"The picture {html.escape(name)}" if name else "A picture"
     if source.startswith("attachment:"):
+        if source in seen:  # else a short text could make a page of gigabytes
+            return f"<em>[{what} is shown above.]</em>"
         given = _attachment(source.removeprefix("attachment:"), attachments)
-        data = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
-    else:
-        data = source
-    data = re.sub(r"\s+", "", data)
+        source = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
+        seen.add(parts["src"].strip())
+    data = re.sub(r"\s+", "", source)
     if _is_picture(data):
         return f'<img src="{html.escape(data)}" alt="{alt}">'
-    name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
     return (
-        f"<em>[{f'The picture {html.escape(name)}' if name else 'A picture'} is missing: paste a PNG, JPEG, GIF or "
-        "WebP picture into the cell itself, so that it is handed in with the notebook.]</em>"
+        f"<em>[{what} is missing: paste a PNG, JPEG, GIF or WebP picture into the cell itself, so that it is handed in "
+        "with the notebook.]</em>"
     )
 
 
