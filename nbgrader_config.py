@@ -63,6 +63,7 @@ c.HTMLExporter.filters = {
     "clean_html": reading.clean,
     "highlight_code": reading.highlighted,
     "mathjax_itself": reading.mathjax,
+    "csp_hash": reading.csp_hash,
 }
 c.HTMLExporter.preprocessors = [ShowWithinLimits]
 

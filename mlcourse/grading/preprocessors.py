@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from nbconvert.exporters import HTMLExporter
-from nbconvert.filters import strip_ansi
+from nbconvert.filters import Highlight2HTML, strip_ansi
 from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 from nbformat.v4 import new_markdown_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
@@ -120,7 +120,7 @@ class WriteFeedback(HTMLExporter):
 
     def from_notebook_node(self, nb, resources=None, **options):
         resources = self._init_resources(resources)
-        self.register_filter("highlight_code", reading.highlighted)
+        self.register_filter("highlight_code", self.filters.get("highlight_code") or Highlight2HTML(parent=self))
         self.register_filter("filter_data_type", WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self))
         page, resources = super(HTMLExporter, self).from_notebook_node(nb, resources, **options)
         return WITHOUT_TEXT.sub(f'<img alt="{NO_TEXT}"', page), resources

@@ -5,8 +5,10 @@ other sites. All of it takes time in proportion to the length of the text: where
 longer, less is made of it. Formulas stay as they are, for MathJax.
 """
 
+import base64
 import binascii
 import functools
+import hashlib
 import html
 import importlib.util
 import re
@@ -331,6 +333,11 @@ def mathjax(name: str) -> str:
     """Return a file of MathJax, which comes with the book: a filter of the course's own templates."""
     [folder] = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations
     return (Path(folder) / "static" / "mathjax" / name).read_text(encoding="utf-8")
+
+
+def csp_hash(script: str) -> str:
+    """Return the words by which a content security policy lets a script run: a filter of the course's own templates."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 # Code
