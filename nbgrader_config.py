@@ -17,7 +17,15 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from mlcourse.grading.preprocessors import DrawAnew, GradeInBox, SayWhatHappened, ShowHintsOnly, WriteFeedback, clean
+from mlcourse.grading import reading
+from mlcourse.grading.preprocessors import (
+    DrawAnew,
+    GradeInBox,
+    SayWhatHappened,
+    ShowHintsOnly,
+    ShowWithinLimits,
+    WriteFeedback,
+)
 from mlcourse.grading.submissions import ReadSubmission, before_grading
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
@@ -57,7 +65,19 @@ c.GenerateFeedback.preprocessors = [
     DrawAnew,
 ]
 
-# What students write must not run in the browser of who reads it, in the formgrader or on a feedback page. The option
-# covers outputs. For texts, nbgrader's templates ignore it; the filter that they all apply to a text is this one.
+# What students write must not act in the browser of who reads it, in the formgrader or on a feedback page, nor keep the
+# page from being written. These are all the filters by which nbgrader's templates put it there; the first makes it
+# harmless already, so that nothing is left for the second.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"clean_html": clean, "strip_files_prefix": clean}
+c.HTMLExporter.filters = {
+    "markdown2html": reading.markdown,
+    "strip_files_prefix": str.strip,
+    "clean_html": reading.clean,
+    "highlight_code": reading.highlighted,
+    "mathjax_itself": reading.mathjax,
+    "csp_hash": reading.csp_hash,
+}
+c.HTMLExporter.preprocessors = [ShowWithinLimits]
+
+# In the head of both pages, where nbgrader's templates load MathJax, stands the course's own: nbconvert looks there.
+os.environ["JUPYTER_PATH"] = os.pathsep.join([reading.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

@@ -16,9 +16,11 @@ from nbgrader.utils import is_grade, is_solution
 from course import Lab, grade_id, make_course, text_of
 from mlcourse.grading import GradingError
 from mlcourse.grading.labs import read_lab
+from mlcourse.grading.reading import CODE_CHARACTERS, TEXT_CHARACTERS
 from mlcourse.grading.submissions import (
     MAX_BYTES,
     MAX_CELLS,
+    MAX_CHARACTERS,
     before_grading,
     check_timestamp,
     find_notebook,
@@ -290,6 +292,35 @@ def test_a_broken_picture_does_not_cost_the_answer(hand_in, notebook, attachment
     submission = hand_in(notebook)
     assert answer(submission, "best-degree") == "Degree 8."
     assert "its pictures could not be read" in submission.repairs[0]
+
+
+@pytest.mark.parametrize(("name", "most"), [("best-degree", TEXT_CHARACTERS), ("fit-line", CODE_CHARACTERS)])
+def test_an_answer_that_is_too_long_is_cut_off_and_the_others_are_graded(hand_in, notebook, name, most):
+    find(notebook, name)["source"] = ANSWER + "\n#" + "x" * 2 * most
+    submission = hand_in(notebook)
+    assert answer(submission, name).startswith(ANSWER)
+    assert answer(submission, name).endswith("[cut off here, since it is too long]")
+    assert len(answer(submission, name)) < most + 100
+    number = place(notebook, name) + 1
+    sentence = f"longer than {most:,} characters, and cut off there: make it shorter and hand it in again"
+    assert submission.repairs == [f"Cell {number}: {sentence}."]
+    others = {one for one in ("best-degree", "fit-line") if one != name}
+    assert all(answer(submission, one) == find(notebook, one)["source"] for one in others)
+
+
+def test_an_answer_as_long_as_may_be_is_kept(hand_in, notebook):
+    find(notebook, "best-degree")["source"] = "x" * TEXT_CHARACTERS
+    submission = hand_in(notebook)
+    assert answer(submission, "best-degree") == "x" * TEXT_CHARACTERS
+    assert not submission.repairs
+
+
+def test_what_comes_after_half_a_million_characters_is_cut_off_and_said(hand_in, notebook):
+    notebook["cells"] += [own("#" + "x" * (CODE_CHARACTERS - 1)) for _ in range(10)]
+    submission = hand_in(notebook)
+    assert answer(submission) == ANSWER
+    assert sum(map(len, texts(submission))) < 1.1 * MAX_CHARACTERS
+    assert any("all cells together are longer than 500,000 characters" in one for one in submission.repairs)
 
 
 def test_the_words_that_mark_hidden_text_are_harmless_in_a_cell_of_a_student(hand_in, notebook):

@@ -6,30 +6,23 @@ import re
 import textwrap
 from pathlib import Path
 
-import bleach
 from nbconvert.exporters import HTMLExporter
-from nbconvert.filters import Highlight2HTML
+from nbconvert.filters import Highlight2HTML, strip_ansi
 from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 from nbformat.v4 import new_markdown_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Bool, Unicode
 
+from mlcourse.grading import reading
 from mlcourse.grading.desk import Desk
 from mlcourse.grading.results import Results, cells_of, write_outputs
 from mlcourse.grading.secret import FILE, secret_of
 from mlcourse.grading.submissions import instructor_notebook
 
-# Headings, tables and pictures come on top of what bleach lets through by default
-TAGS = bleach.ALLOWED_TAGS | {"br", "del", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img", "p", "pre", "s"}
-TAGS |= {"caption", "span", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"}
-ATTRIBUTES = {
-    "*": ["class", "id", "title"],
-    "a": ["href"],
-    "img": ["src", "alt", "width", "height"],
-    "td": ["colspan", "rowspan"],
-    "th": ["colspan", "rowspan"],
-}
+OUTPUT_CHARACTERS = 100_000  # of a text that a cell shows
+PAGE_CHARACTERS = 1_000_000  # of all that the cells of a notebook show, but for pictures
+ANSI_CODES = 1000  # of a text in colours, since nbconvert copies the text at each of them
 WITHOUT_TEXT = re.compile(r"<img\b(?![^>]*\salt=)")
 NO_TEXT = "No description has been provided for this image"
 
@@ -106,6 +99,36 @@ class SayWhatHappened(NbGraderPreprocessor):
         return nb, resources
 
 
+class ShowWithinLimits(NbGraderPreprocessor):
+    """Leave of what the cells of a notebook show as much as a browser, and what writes the page, can bear."""
+
+    def preprocess(self, nb, resources):
+        self.left = PAGE_CHARACTERS
+        for output in (output for cell in nb.cells for output in cell.get("outputs", [])):
+            if output.output_type == "stream":
+                output.text = self.fitted(output.text)
+            elif output.output_type == "error":
+                output.traceback = [self.fitted("\n".join(output.traceback))]
+            else:
+                self.fit_display(output.data)
+        return nb, resources
+
+    def fit_display(self, data):
+        page = data.get("text/html", "")
+        # What scikit-learn shows of a model is nothing but its text without the styles and the switches
+        if len(page) > min(reading.HTML_CHARACTERS, self.left) or "sk-top-container" in page:
+            del data["text/html"]
+            data.setdefault("text/plain", "[a table or the like that is too long to be shown]")
+        for kind in [kind for kind in data if kind.startswith("text/")]:
+            data[kind] = self.fitted(data[kind], reading.HTML_CHARACTERS if kind == "text/html" else OUTPUT_CHARACTERS)
+
+    def fitted(self, text, most=OUTPUT_CHARACTERS):
+        """Return as much of a text as there is room for."""
+        text = reading.shortened(text, min(most, self.left))
+        self.left = max(0, self.left - len(text))
+        return strip_ansi(text) if text.count("\x1b") > ANSI_CODES else text
+
+
 class WriteFeedback(HTMLExporter):
     """Write a feedback page as nbconvert does, but without reading it again, which takes longer than to write it.
 
@@ -114,7 +137,7 @@ class WriteFeedback(HTMLExporter):
 
     def from_notebook_node(self, nb, resources=None, **options):
         resources = self._init_resources(resources)
-        self.register_filter("highlight_code", Highlight2HTML(parent=self))
+        self.register_filter("highlight_code", self.filters.get("highlight_code") or Highlight2HTML(parent=self))
         self.register_filter("filter_data_type", WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self))
         page, resources = super(HTMLExporter, self).from_notebook_node(nb, resources, **options)
         return WITHOUT_TEXT.sub(f'<img alt="{NO_TEXT}"', page), resources
@@ -123,9 +146,3 @@ class WriteFeedback(HTMLExporter):
 def one_line(sentence):
     """Return a sentence as plain text for Markdown, since it may hold the name of a student's file."""
     return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(sentence.split()))
-
-
-def clean(page: str) -> str:
-    """Leave of a piece of a page what can be read, and nothing that runs in the reader's browser."""
-    page = re.sub(r"<style\b.*?</style>", "", str(page), flags=re.DOTALL | re.IGNORECASE)
-    return bleach.clean(page, tags=TAGS, attributes=ATTRIBUTES, protocols={*bleach.ALLOWED_PROTOCOLS, "data"})

@@ -112,7 +112,7 @@ def normalised(source: str) -> str:
 
     Code that Python cannot parse loses its comments alone.
     """
-    source = re.sub(r"^\s*[%!].*$", "", source[: 50 * LONGEST_CELL], flags=re.MULTILINE)
+    source = re.sub(r"^[^\S\n]*[%!].*$", "", source[: 50 * LONGEST_CELL], flags=re.MULTILINE)
     try:
         tree = ast.parse(source)
         return ast.unparse(_Anonymous(_bound_names(tree)).visit(tree))

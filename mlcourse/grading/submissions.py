@@ -25,9 +25,11 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 
 from mlcourse.grading import GradingError
 from mlcourse.grading.files import kind_of, read_ordinary
+from mlcourse.grading.reading import CODE_CHARACTERS, TEXT_CHARACTERS
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
+MAX_CHARACTERS = 500_000  # in all cells: what more an instructor is to read would take minutes to show
 MAX_TIMESTAMP_BYTES = 1000
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 DAY = 24 * 60 * 60
@@ -171,10 +173,13 @@ def _cells(document, repairs):
         raise _Refusal("The file is not a notebook: it holds no list of cells.")
     if len(given) > MAX_CELLS:
         raise _Refusal(f"The notebook has {len(given)} cells, more than the {MAX_CELLS} that are graded.")
-    cells, odd = [], {}
+    cells, odd, left = [], {}, MAX_CHARACTERS
     for number, one in enumerate(given, start=1):
         cell, problems = _cell(one)
-        cells += [cell] if cell else []
+        if cell:
+            _shorten(cell, left, problems)
+            left -= min(left, len(cell.text))
+            cells.append(cell)
         for problem in problems:
             odd.setdefault(problem, []).append(str(number))
     for problem, numbers in odd.items():
@@ -209,6 +214,22 @@ def _cell(given):
     grade_id = _inner(_inner(given.get("metadata"), "nbgrader"), "grade_id")
     names = [name if isinstance(name, str) else None for name in (given.get("id"), grade_id)]
     return _Cell(cell_type, text, *names, attachments), problems
+
+
+def _shorten(cell, left, problems):
+    """Cut off what nobody reads of a cell that is too long, or that comes when only so many characters are `left`."""
+    most = CODE_CHARACTERS if cell.type == "code" else TEXT_CHARACTERS
+    if len(cell.text) > most:
+        problems.append(f"longer than {most:,} characters, and cut off there: make it shorter and hand it in again")
+    elif len(cell.text) > left:
+        most = left
+        problems.append(
+            f"cut off, since all cells together are longer than {MAX_CHARACTERS:,} characters: make them shorter"
+        )
+    else:
+        return
+    mark = "# " if cell.type == "code" else ""
+    cell.text = f"{cell.text[: min(most, left)]}\n\n{mark}[cut off here, since it is too long]"
 
 
 def _inner(value, key):

@@ -1,0 +1,358 @@
+r"""Turn what students write and print into HTML that an instructor and the student can open without harm.
+
+What comes out asks no computer for anything, wears no class, style or name of the page around it, and links only to
+other sites. All of it takes time in proportion to the length of the text: where a text might be built so that it takes
+longer, less is made of it. Formulas stay as they are, for MathJax.
+"""
+
+import base64
+import binascii
+import functools
+import hashlib
+import html
+import importlib.util
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+import nh3
+from jinja2 import pass_context
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+TEXT_CHARACTERS = 50_000  # of a written answer
+CODE_CHARACTERS = 200_000  # of a code cell
+COLOURED_CHARACTERS = 50_000  # of a code cell whose code is shown in colours
+COLOURED_LINE = 500
+HTML_CHARACTERS = 200_000  # of a table or the like that a cell shows
+DEPTH = 50  # of tags in tags
+NESTING = 20  # of quotes, lists and brackets in Markdown
+COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
+TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
+
+TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
+TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
+TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
+EMPTY = {"br", "hr", "img"}
+UNSEEN = {"script", "style"}  # with all that is in them
+ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
+ATTRIBUTES["th"] = ATTRIBUTES["td"]
+# No part of them may be read twice, so that none holds `<`
+TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
+PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
+NUMBER = re.compile(r"[0-9]{1,3}")
+# Not to an address without a dot, of numbers, or of this machine: the Jupyter server of who reads may answer there
+LINK = re.compile(
+    r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#].*)?", re.IGNORECASE
+)
+PICTURE_TYPES = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
+DATA = re.compile(r"data:(image/[a-z]+);base64,", re.IGNORECASE)
+
+MARKDOWN_TAG = re.compile(rf"</?(?:{'|'.join(sorted(TAGS))})(?:[\s/][^<>]*)?>", re.IGNORECASE)
+ENVIRONMENT = re.compile(r"\\(begin|end)\{([A-Za-z]{1,30}\*?)\}")
+DOLLAR = re.compile(r"(?:[^$\\]|\\.)+", re.DOTALL)
+
+
+def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """Leave of a piece of a page what can be read, and nothing that acts in the browser of who reads it.
+
+    Parameters
+    ----------
+    page : str
+        HTML of any kind.
+    attachments : mapping, optional
+        The pictures that belong to the cell, as in a notebook: for each name, its data by type.
+
+    Returns
+    -------
+    str
+        HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed. A picture is part of it; for
+        one that is not, a sentence stands there.
+    """
+    return nh3.clean(
+        _simple(str(page), attachments or {}),
+        tags=TAGS,
+        attributes=ATTRIBUTES,
+        attribute_filter=_attribute,
+        url_schemes={"http", "https", "mailto", "data"},
+        link_rel="noopener noreferrer nofollow",
+    )
+
+
+def _simple(page, attachments):
+    """Return HTML of the allowed tags alone, each closed and few within another.
+
+    A browser, and whatever reads HTML as a browser does, can take a time that grows with the square of the tags that
+    are open at once, of the attributes of a tag, or of what is closed in the wrong order.
+    """
+    pieces, opened, seen, at = [], [], set(), 0
+    while token := TOKEN.search(page, at):
+        pieces.append(_text(page[at : token.start()]))
+        at, name = token.end(), (token[2] or "").lower()
+        if not name:
+            end = page.find("-->", at)
+            at = len(page) if end < 0 else end + 3
+        elif name in UNSEEN and not token[1]:
+            end = re.compile(f"</{name}", re.IGNORECASE).search(page, at)
+            at = end.start() if end else len(page)
+        elif name not in TAGS:
+            continue
+        elif name == "img":
+            pieces.append(_picture(_parts(name, token[3]), attachments, seen))
+        elif name in EMPTY:
+            pieces.append(f"<{name}>")
+        elif token[1]:
+            if name in opened:
+                while (last := opened.pop()) != name:
+                    pieces.append(f"</{last}>")
+                pieces.append(f"</{name}>")
+        else:
+            if opened and opened[-1] == name and name in ("li", "p", "td", "th", "tr"):
+                pieces.append(f"</{opened.pop()}>")
+            if len(opened) < DEPTH:
+                opened.append(name)
+                parts = "".join(f' {part}="{html.escape(value)}"' for part, value in _parts(name, token[3]).items())
+                pieces.append(f"<{name}{parts}>")
+    pieces.append(_text(page[at:]))
+    return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
+
+
+def _text(piece):
+    return html.escape(html.unescape(piece), quote=False)
+
+
+def _parts(tag, text):
+    """Return the attributes of a tag that it may have."""
+    allowed = ATTRIBUTES.get(tag, ())
+    found = PART.findall(text) if allowed else ()
+    return {name.lower(): html.unescape(value.strip("\"'")) for name, value in found if name.lower() in allowed}
+
+
+def _attribute(tag, name, value):
+    """Return the value that an attribute keeps, or None."""
+    if name == "href":
+        return value if LINK.fullmatch(value) else None
+    if name == "src":
+        return value if _is_picture(value) else None
+    if name in ("start", "colspan", "rowspan"):
+        return value if NUMBER.fullmatch(value) else None
+    return value
+
+
+# Pictures
+
+
+def _picture(parts, attachments, seen):
+    """Return a picture with its data inside, or a sentence that says that it is missing, or `seen` above."""
+    source, alt = parts.get("src", "").strip(), html.escape(parts.get("alt", ""))
+    name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
+    what = f"The picture {html.escape(name)}" if name else "A picture"
+    if source.startswith("attachment:"):
+        if source in seen:  # else a short text could make a page of gigabytes
+            return f"<em>[{what} is shown above.]</em>"
+        given = _attachment(source.removeprefix("attachment:"), attachments)
+        source = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
+        seen.add(parts["src"].strip())
+    data = re.sub(r"\s+", "", source)
+    if _is_picture(data):
+        return f'<img src="{html.escape(data)}" alt="{alt}">'
+    return (
+        f"<em>[{what} is missing: paste a PNG, JPEG, GIF or WebP picture into the cell itself, so that it is handed in "
+        "with the notebook.]</em>"
+    )
+
+
+def _attachment(name, attachments):
+    given = attachments.get(name, attachments.get(unquote(name), {}))
+    return given if isinstance(given, Mapping) else {}
+
+
+def _is_picture(address):
+    """Whether an address is a picture itself, of a type that runs nothing."""
+    start = DATA.match(address)
+    magic = PICTURE_TYPES.get(start[1].lower()) if start else None
+    if not magic:
+        return False
+    try:
+        content = binascii.a2b_base64(address[start.end() :], strict_mode=True)
+    except ValueError:
+        return False
+    return content.startswith(magic)
+
+
+# Markdown
+
+
+def rendered(text: str, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    r"""Return the HTML of a text in Markdown, cleaned, with its formulas as they were written.
+
+    Formulas stand between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. Of a text that is too long,
+    the beginning is returned.
+    """
+    text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
+    try:
+        page = _MARKDOWN.render(text, {})
+    except RecursionError:
+        page = f"<pre>{html.escape(text)}</pre>"
+    return clean(page, attachments)
+
+
+@pass_context
+def markdown(context, text: str) -> str:
+    """Return the HTML of a text in Markdown in a cell: a filter of nbconvert's templates."""
+    return rendered(text, context.get("cell", {}).get("attachments", {}))
+
+
+def _tag(state, silent):
+    """Take a tag that is allowed, in one line of thought: no attribute holds `<` or `>`."""
+    found = MARKDOWN_TAG.match(state.src, state.pos) if state.src[state.pos] == "<" else None
+    if found is None:
+        return False
+    if not silent:
+        state.push("html_inline", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+def _formula(state, silent):
+    """Take a formula within a paragraph, or a dollar sign that begins none."""
+    source, start = state.src, state.pos
+    if source.startswith("\\$", start):
+        end = start + 2  # MathJax reads it as a plain dollar sign
+    elif source.startswith("$$", start):
+        end = source.find("$$", start + 2) + 2
+        end = end if end > start + 4 else 0
+    elif source.startswith("$", start):
+        inside = DOLLAR.match(source, start + 1)
+        end = inside.end() + 1 if inside and source.startswith("$", inside.end()) else 0
+    else:
+        end = _end_of_environment(state.env, source, start)
+    if not end:
+        return False
+    if not silent:
+        state.push("formula", "", 0).content = source[start:end]
+    state.pos = end
+    return True
+
+
+def _formula_block(state, first, last, silent):
+    """Take the lines from one that begins with a formula to the one that ends with it, blank lines included."""
+    start, limit = state.bMarks[first] + state.tShift[first], state.eMarks[last - 1]
+    if state.is_code_block(first):
+        return False
+    if state.src.startswith("$$", start):
+        end = state.src.find("$$", start + 2, limit) + 2
+        end = end if end > start + 4 else 0
+    else:
+        end = _end_of_environment(state.env, state.src, start)
+    if not end or end > limit:
+        return False
+    line = bisect_right(state.eMarks, end - 1, first, last)
+    if state.src[end : state.eMarks[line]].strip() or min(state.sCount[first : line + 1]) < state.blkIndent:
+        return False
+    if not silent:
+        token = state.push("formula_block", "", 0)
+        token.content = state.getLines(first, line + 1, state.blkIndent, False).strip()
+        state.line = line + 1
+    return True
+
+
+def _end_of_environment(env, source, start):
+    """Return where the environment that begins at `start` ends, or 0."""
+    found = ENVIRONMENT.match(source, start)
+    if found is None or found[1] == "end":
+        return 0
+    if env.get("source") is not source:  # one look for all of them
+        env["source"], env["ends"] = source, {}
+        for end in ENVIRONMENT.finditer(source):
+            if end[1] == "end":
+                env["ends"].setdefault(end[2], []).append(end.end())
+    ends = env["ends"].get(found[2], [])
+    at = bisect_right(ends, start)
+    return ends[at] if at < len(ends) else 0
+
+
+def _narrow_table(rule):
+    """Return the rule for tables, but for those that are not too wide."""
+
+    def table(state, first, last, silent):
+        wide = state.src.count("|", state.bMarks[first], state.eMarks[first]) > COLUMNS
+        return not wide and rule(state, first, last, silent)
+
+    return table
+
+
+def _markdown():
+    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": NESTING}).enable(["table", "strikethrough"])
+    # Each look for references and for blocks of HTML may read the rest of the text
+    parser.disable(["reference", "html_block"])
+    # Texts side by side are joined one after the other, which copies the first again and again
+    parser.disable(["fragments_join", "text_join"])
+    parser.add_render_rule("text_special", RendererHTML.text)
+    parser.block.ruler.at("table", _narrow_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
+    parser.block.ruler.before("table", "formula", _formula_block, {"alt": ["paragraph", "blockquote", "list"]})
+    parser.inline.ruler.before("escape", "formula", _formula)
+    parser.inline.ruler.at("html_inline", _tag)
+    # `clean` knows which addresses are harmless
+    parser.validateLink = lambda address: True
+    parser.normalizeLink = parser.normalizeLinkText = str
+    for kind in ("formula", "formula_block"):
+        parser.add_render_rule(kind, _write_formula)
+    return parser
+
+
+def _rule(ruler, name):
+    return next(rule.fn for rule in ruler.ruler.__rules__ if rule.name == name)
+
+
+def _write_formula(renderer, tokens, at, options, env):
+    formula = html.escape(tokens[at].content, quote=False)
+    return formula if tokens[at].type == "formula" else f"<p>{formula}</p>\n"
+
+
+_MARKDOWN = _markdown()
+
+
+# The pages
+
+TEMPLATES = str(Path(__file__).parent / "jupyter")
+
+
+@functools.cache
+def mathjax(name: str) -> str:
+    """Return a file of MathJax, which comes with the book: a filter of the course's own templates."""
+    [folder] = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations
+    return (Path(folder) / "static" / "mathjax" / name).read_text(encoding="utf-8")
+
+
+def csp_hash(script: str) -> str:
+    """Return the words by which a content security policy lets a script run: a filter of the course's own templates."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+# Code
+
+
+def highlighted(source: str, metadata: Mapping | None = None) -> str:
+    """Return the HTML of a code cell, in colours unless it is long: a filter of nbconvert's templates."""
+    # Pygments reads the blank lines that follow anew at each of them
+    lines = [line.rstrip() for line in source.splitlines()]
+    text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
+    if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
+        return f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>'
+    return highlight(text or " ", PythonLexer(), HtmlFormatter(cssclass="highlight hl-ipython3"))
+
+
+def shortened(text: str, characters: int) -> str:
+    """Return a text, or its beginning with a note that it goes on."""
+    return text if len(text) <= characters else f"{text[:characters]}\n\n{TOO_LONG.format(characters)}"

@@ -1,0 +1,361 @@
+"""What students write, as it is shown to the instructor: honest texts as they are meant, others without harm."""
+
+import base64
+import hashlib
+import html
+import io
+import re
+import time
+
+import matplotlib.figure
+import nbformat
+import pytest
+
+from mlcourse.grading import reading
+from mlcourse.grading.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
+from mlcourse.grading.reading import clean, highlighted, rendered
+from mlcourse.grading.similarity import normalised
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def picture(kind):
+    file = io.BytesIO()
+    matplotlib.figure.Figure(figsize=(0.1, 0.1)).savefig(file, format=kind)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def tags(page):
+    return set(re.findall(r"<(\w+)", page))
+
+
+# Honest answers
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("A **bold** and *slanted* `a*b*c`", "<p>A <strong>bold</strong> and <em>slanted</em> <code>a*b*c</code></p>"),
+        ("# A heading", "<h1>A heading</h1>"),
+        ("3. three\n4. four", '<ol start="3">\n<li>three</li>\n<li>four</li>\n</ol>'),
+        ("> a quote", "<blockquote>\n<p>a quote</p>\n</blockquote>"),
+        ("```python\nif x < 1: pass\n```", "<pre><code>if x &lt; 1: pass\n</code></pre>"),
+        ("H<sub>2</sub>O and m<sup>2</sup>", "<p>H<sub>2</sub>O and m<sup>2</sup></p>"),
+        ("1 < 2 & 3 > 2", "<p>1 &lt; 2 &amp; 3 &gt; 2</p>"),
+        ("~~wrong~~", "<p><s>wrong</s></p>"),
+    ],
+)
+def test_an_honest_answer_looks_as_it_was_meant(text, shown):
+    assert rendered(text).strip() == shown
+
+
+def test_a_table_in_markdown_is_a_table():
+    page = rendered("| model | error |\n|---|--:|\n| linear | 0.3 |")
+    assert re.sub(r"\s", "", page).startswith("<table><thead><tr><th>model</th><th>error</th></tr></thead>")
+    assert "<td>linear</td>" in page
+
+
+@pytest.mark.parametrize("formula", [r"$a_1 * b_2 * c_3$", r"$x < y$", r"$\text{a \$ sign} [x](y)$", r"$$a_1 * b_2$$"])
+@pytest.mark.parametrize("around", ["{}", "Before {} after", "- In a list {}", "> {}", "**Bold {}**"])
+def test_markdown_changes_nothing_within_a_formula(formula, around):
+    assert formula in html.unescape(rendered(around.format(formula)))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "$$\na\n= b\n\n- c\n$$",
+        r"\begin{align} a_1 &= b_1 \\ c_* &= d_* \end{align}",
+        "\\begin{align}\na &= b \\\\\n\n- c &= d\n\\end{align}",
+    ],
+)
+def test_a_formula_of_several_lines_remains_one(formula):
+    shown = html.unescape(rendered(f"Before\n{formula}\n\nafter"))
+    assert shown == f"<p>Before</p>\n<p>{formula}</p>\n<p>after</p>\n"
+
+
+def test_a_formula_in_a_quote_loses_the_marks_of_the_quote():
+    assert "$$\na = b\n$$" in rendered("> $$\n> a = b\n> $$")
+
+
+def test_dollars_that_are_no_formula_stay_dollars():
+    assert rendered("It costs $5.").strip() == "<p>It costs $5.</p>"
+    assert rendered(r"It costs \$5 or \$6.").strip() == r"<p>It costs \$5 or \$6.</p>"  # as MathJax wants it
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "webp"])
+def test_a_picture_that_was_pasted_into_an_answer_is_shown(kind):
+    data = picture(kind)
+    attachments = {"my picture.png": {f"image/{kind}": data}}
+    page = rendered("![a plot](attachment:my%20picture.png)", attachments)
+    assert page.strip() == f'<p><img src="data:image/{kind};base64,{data}" alt="a plot"></p>'
+    assert rendered('<img src="attachment:my picture.png" alt="a plot" width="300"/>', attachments) == page
+
+
+@pytest.mark.parametrize(
+    ("address", "attachments"),
+    [
+        ("attachment:gone.png", {}),
+        ("attachment:gone.png", {"gone.png": {}}),
+        ("attachment:gone.png", {"gone.png": {"image/png": "no base64"}}),
+        ("attachment:gone.png", {"gone.png": {"image/png": base64.b64encode(b"<svg/>").decode()}}),
+        ("attachment:gone.png", {"gone.png": {"image/svg+xml": "PHN2Zy8+"}}),
+        ("gone.png", {}),
+        ("https://example.org/gone.png", {}),
+        ("/logout?gone.png", {}),
+    ],
+)
+def test_a_missing_picture_is_named_with_what_to_do(address, attachments):
+    page = rendered(f"Before ![x]({address}) after", attachments)
+    assert "Before" in page and "after" in page
+    assert re.search(r"\[The picture \S*gone.png is missing: paste a PNG, JPEG, GIF or WebP picture", page)
+    assert "img" not in tags(page)
+
+
+def test_a_large_picture_is_in_the_page_once_however_often_it_is_named():
+    page = rendered("![x](attachment:a.png)\n" * 50, {"a.png": {"image/png": PIXEL}})
+    assert page.count(PIXEL) == 1
+    assert "The picture a.png is shown above." in page
+
+
+def test_a_table_of_pandas_keeps_its_cells():
+    table = '<table border="1" class="dataframe"><tr><td>1.5</td></tr></table>'
+    page = clean(f"<div><style scoped>td {{color: red}}</style>{table}</div>")
+    assert page == "<div><table><tbody><tr><td>1.5</td></tr></tbody></table></div>"
+
+
+# Others
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<div class="btn full-credit" id="x" style="position: fixed; inset: 0" data-link="x" name="y">cover</div>',
+        '<a class="full-credit" href="/logout" onclick="alert(1)">cover</a>',
+        '<p title="x" onmouseover="alert(1)" tabindex="1" accesskey="x" contenteditable draggable hidden>cover</p>',
+        '<table class="cover" background="https://example.org"><td style="background: url(/logout)">cover</td></table>',
+    ],
+)
+@pytest.mark.parametrize("written", [rendered, clean])
+def test_nothing_that_a_student_writes_has_a_class_a_style_a_name_or_an_action(page, written):
+    shown = written(page)
+    assert "cover" in shown
+    assert set(re.findall(r'([\w-]+)="', shown)) <= {"rel"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<img src=https://example.org/x>",
+        "<img src=/logout>",
+        "<img src=//example.org/x srcset=//example.org/x>",
+        '<img src="data:image/svg+xml;base64,PHN2Zy8+">',
+        '<img src="data:text/html;base64,PHN2Zy8+">',
+        "<style>@import url(/logout)</style>",
+        '<link rel="stylesheet" href="/logout">',
+        "<iframe src=/logout></iframe><object data=/logout></object><embed src=/logout>",
+        "<video poster=/logout src=/logout></video><audio src=/logout></audio><input type=image src=/logout>",
+        '<svg><image href="/logout"/><use href="/logout"/></svg><math href="/logout">x</math>',
+        '<meta http-equiv="refresh" content="0; /logout"><base href="https://example.org">',
+        "<form action=/logout><button>x</button></form>",
+        "<script>fetch('/logout')</script>",
+        "<svg><style><img src=/logout></style></svg><math><mtext><table><mglyph><style><img src=/logout>",
+        "<!--><img src=/logout>--><noscript><img src=/logout></noscript><template><img src=/logout></template>",
+    ],
+)
+@pytest.mark.parametrize("written", [rendered, clean])
+def test_no_tag_remains_that_asks_a_server_for_something(page, written):
+    shown = written(page)
+    assert tags(shown) <= {"p", "em", "table"}
+    assert not re.search(r"<[^>]*logout", shown)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/logout",
+        "logout",
+        "//example.org",
+        "?x",
+        "#x",
+        "http://localhost:8888/logout",
+        "http://LOCALHOST./",
+        "http://jupyter/",
+        "http://127.0.0.1/",
+        "http://[::1]/",
+        "http://0x7f.1/",
+        "http://2130706433/",
+        "http://example.org@localhost/",
+        "http:example.org",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "attachment:x",
+    ],
+)
+def test_a_link_to_the_server_of_who_reads_cannot_be_clicked(address):
+    for shown in (
+        rendered(f"[x]({address})"),
+        rendered(f"<a href='{address}'>x</a>"),
+        clean(f'<a href="{address}">x</a>'),
+    ):
+        assert "x" in shown and "href" not in shown
+
+
+@pytest.mark.parametrize(
+    "address", ["https://scikit-learn.org/stable/?a=b#c", "http://example.org:80", "mailto:a@b.org"]
+)
+def test_a_link_to_another_site_tells_it_nothing(address):
+    assert rendered(f"[x]({address})").strip() == f'<p><a href="{address}" rel="noopener noreferrer nofollow">x</a></p>'
+
+
+# Time
+
+
+def seconds(function, *arguments):
+    begin = time.process_time()
+    function(*arguments)
+    return time.process_time() - begin
+
+
+MARKDOWN = [
+    r"\begin{a}x",
+    "\\begin{a}\n",
+    "[",
+    "![",
+    "[[a](",
+    "*",
+    "_a",
+    "*a **a ",
+    "`",
+    "> ",
+    ">",
+    "- ",
+    "\n- a",
+    "$",
+    "$a",
+]
+MARKDOWN += [
+    "$$\n",
+    "<",
+    "<!--",
+    "&",
+    "\\",
+    "|a\n|-\n",
+    "[a]: b\n",
+    "a\n=\n",
+    "```\n",
+    "(",
+    "~~a",
+    "# ",
+    "> $$\n",
+    "[a](<",
+]
+PAGES = [
+    "<ul><li>",
+    "<div><p>",
+    "<b a=1><p>",
+    "<a href=x><table><td>",
+    "</x>",
+    "<x>",
+    "<!--",
+    "<a ",
+    "<img src='",
+    "&",
+    "<style>",
+]
+PAGES += ["<div><table></div></table>", "<table><b>", "<dd><dl>"]
+CODE = ["\n ", " \n", "\t\n", "\x0b\n", "\x0c", "a.", "'''", "(", "\\\n", 'f"{', "@", "1.", "\r"]
+
+
+def doubled(function, part, n):
+    """Return the least of three processor times for a text of `n` characters, and for twice as many."""
+    texts = [part * (size // len(part)) for size in (n, 2 * n)]
+    return [min(seconds(function, text) for _ in range(3)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [(rendered, part) for part in MARKDOWN]
+    + [(clean, part) for part in PAGES]
+    + [(highlighted, part) for part in CODE],
+)
+def test_twice_the_text_takes_about_twice_the_time(function, part, monkeypatch):
+    for limit in ("TEXT_CHARACTERS", "CODE_CHARACTERS", "HTML_CHARACTERS"):
+        monkeypatch.setattr(reading, limit, 10**9)
+    once, twice = doubled(function, part, 10_000)
+    assert twice < 3 * once + 0.05
+    assert twice < 3
+
+
+@pytest.mark.parametrize("part", [r"\begin{a}x", "[", "<table><tr><td>", "> "])
+def test_a_megabyte_is_shown_in_seconds_and_cut_off(part):
+    text = part * (2**20 // len(part))
+    assert seconds(rendered, text) < 10
+    assert "cut off here, since more than 50,000 characters are not shown" in rendered(text)
+
+
+def test_a_table_in_markdown_is_not_filled_up_to_millions_of_cells():
+    wide = "|" + "a|" * 5000 + "\n|" + "-|" * 5000 + "\n" + "|\n" * 10_000
+    assert len(rendered(wide)) < 10 * len(wide)
+
+
+def test_tags_that_a_browser_opens_again_in_each_paragraph_do_not_multiply():
+    page = "".join(f"<b a{n}>" for n in range(7000)) + "<p>" * 16_000
+    assert len(clean(page)) < len(page)
+
+
+def test_lines_without_code_are_compared_at_once():
+    assert seconds(normalised, "\n" * 99_000) < 5
+    assert seconds(normalised, " " * 99_000 + "\n" * 900) < 5
+    assert normalised("  %time x = 1\n!ls\ny = 2") == "v = 2"
+
+
+# What cells show
+
+
+def shown(*outputs):
+    cell = nbformat.v4.new_code_cell(outputs=[nbformat.from_dict(output) for output in outputs])
+    return ShowWithinLimits().preprocess(nbformat.v4.new_notebook(cells=[cell]), {})[0].cells[0].outputs
+
+
+def stream(text):
+    return {"output_type": "stream", "name": "stdout", "text": text}
+
+
+def display(**data):
+    return {
+        "output_type": "display_data",
+        "metadata": {},
+        "data": {f"text/{kind}": text for kind, text in data.items()},
+    }
+
+
+def test_what_a_cell_prints_is_cut_off_where_nobody_reads_on():
+    short, long = shown(stream("short"), stream("x" * 10**6))
+    assert short.text == "short"
+    assert len(long.text) < 200_000 and "cut off here" in long.text
+
+
+def test_many_cells_together_do_not_make_a_page_that_no_browser_opens():
+    outputs = shown(*[stream("x" * 90_000)] * 200)
+    assert sum(len(output.text) for output in outputs) < 1.1 * PAGE_CHARACTERS
+
+
+def test_a_table_that_is_too_long_is_shown_as_its_text():
+    [table] = shown(display(html="<table>" * 100_000, plain="a  b"))
+    assert table.data == {"text/plain": "a  b"}
+    [table] = shown(display(html="<table>" * 100_000))
+    assert "too long" in table.data["text/plain"]
+
+
+def test_colours_of_a_text_are_kept_unless_they_are_thousands():
+    kept, dropped = shown(stream("\x1b[31mred\x1b[0m"), stream("\x1b[31mred" * 5000))
+    assert "\x1b" in kept.text
+    assert dropped.text == "red" * 5000
+
+
+def test_the_mathjax_of_a_feedback_page_is_the_file_that_comes_with_the_book():
+    [template] = (reading.Path(reading.TEMPLATES) / "nbconvert" / "templates" / "feedback").iterdir()
+    digest = hashlib.sha384(reading.mathjax("tex-svg-full.js").encode()).digest()
+    assert f'integrity="sha384-{base64.b64encode(digest).decode()}"' in template.read_text("utf-8")
