@@ -2,7 +2,7 @@
 
 Everything else is refused with EPERM, whatever a future kernel brings: io_uring, userfaultfd, keys, ptrace,
 namespaces, mounts, BPF, perf, inotify, memory without a file, shared memory of System V, sockets of any family but
-AF_UNIX. The list holds what Python, NumPy, pandas, Matplotlib and scikit-learn use, with threads, child processes and
+AF_UNIX. The list in `system_calls.txt` holds what Python, NumPy, pandas, Matplotlib and scikit-learn use, with threads, child processes and
 pipes.
 
 The filter is made once, by the C library libseccomp (seccomp_export_bpf(3)), and loaded by each process for itself.
@@ -12,45 +12,14 @@ import ctypes
 import errno
 import os
 import socket
+from pathlib import Path
 
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 EQUAL, MASKED_EQUAL = 4, 7
 NEW_NAMESPACES = 0x7E020000 | 0x80  # the bits CLONE_NEWNS, ..., CLONE_NEWNET and CLONE_NEWTIME of clone(2)
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
-# Files: no lock, no handle, no notification, no question what others have in the page cache
-FILES = """
-    access chdir chmod close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64
-    fallocate fchdir fchmod fchmodat fdatasync fgetxattr fstat fstatfs fsync ftruncate futimesat getcwd getdents
-    getdents64 getxattr lgetxattr link linkat listxattr lseek lstat mkdir mkdirat newfstatat open openat openat2
-    pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readlink readlinkat readv rename renameat renameat2 rmdir
-    sendfile stat statfs statx symlink symlinkat truncate umask unlink unlinkat utime utimensat utimes write writev
-"""
-MEMORY = "brk madvise mmap mprotect mremap msync munmap"
-PROCESSES = """
-    arch_prctl capget execve execveat exit exit_group fork getegid geteuid getgid getgroups getpgid getpgrp getpid
-    getppid getpriority getresgid getresuid getrlimit getrusage getsid gettid getuid kill membarrier pidfd_open
-    prctl prlimit64 rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend
-    rt_sigtimedwait sched_getaffinity sched_getparam sched_get_priority_max sched_get_priority_min
-    sched_getscheduler sched_rr_get_interval sched_yield set_robust_list get_robust_list set_tid_address setpgid
-    setrlimit sigaltstack tgkill tkill vfork wait4 waitid futex futex_wait futex_wake futex_requeue futex_waitv
-    restart_syscall getcpu
-"""
-TIME = """
-    alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep pause setitimer time
-    timer_create timer_delete timer_getoverrun timer_gettime timer_settime times timerfd_create timerfd_gettime
-    timerfd_settime
-"""
-WAITING = """
-    epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 pipe pipe2 poll ppoll
-    pselect6 select signalfd signalfd4
-"""
-SOCKETS = """
-    accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg
-    sendto setsockopt shutdown
-"""
-REST = "getrandom sysinfo uname"
-ALLOWED = f"{FILES} {MEMORY} {PROCESSES} {TIME} {WAITING} {SOCKETS} {REST}".split()
+LIST = Path(__file__).with_name("system_calls.txt")
 # Duplicate a descriptor, read and set its flags: no lock, lease or notification, no larger pipe
 FCNTL_COMMANDS = [0, 1, 2, 3, 4, 1030, 1032]
 # FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, and the question whether something is a terminal
@@ -93,6 +62,12 @@ def number_of(call: str) -> int:
     return library().seccomp_syscall_resolve_name(call.encode())
 
 
+def allowed() -> list[str]:
+    """Return the names of the system calls that are allowed whatever their arguments."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return [name for line in lines if not line.startswith("#") for name in line.split()]
+
+
 def program() -> bytes:
     """Return the filter as a program for the kernel.
 
@@ -114,9 +89,9 @@ def program() -> bytes:
             raise OSError(-refused, f"libseccomp refuses a rule for {call}")
 
     try:
-        for call in ALLOWED:
+        for call in allowed():
             rule(ALLOW, call)
-        # glibc tries clone3 first, whose arguments no filter can see, and then takes clone
+        # The C library tries clone3 first, whose arguments no filter can see, and then takes clone
         rule(ERRNO | errno.ENOSYS, "clone3")
         rule(ALLOW, "clone", Comparison(0, MASKED_EQUAL, NEW_NAMESPACES, 0))
         for call in ("socket", "socketpair"):
