@@ -110,6 +110,7 @@ def number(
     *,
     rtol: float = 1e-6,
     atol: float = 1e-9,
+    nan: bool = False,
     mistakes: Mapping[str, float] | Callable[[], Mapping[str, float]] | None = None,
 ) -> None:
     """Check that `actual` is one plain number close to `expected`.
@@ -124,6 +125,8 @@ def number(
         What `actual` is, in the student's words, for instance ``"w"`` or ``"predict(3)"``.
     rtol, atol : float
         `actual` is right if it differs from `expected` by at most ``atol + rtol * abs(expected)``.
+    nan : bool, optional
+        Whether NaN is right where NaN is expected; otherwise it is always wrong.
     mistakes : mapping of str to float, or callable that returns one, optional
         What a wrong value means: each hint with the value that shows the mistake. A function is called only if `actual`
         is wrong: ``lambda: {...}`` spares right answers what takes long to compute.
@@ -136,7 +139,7 @@ def number(
     value = _numbers(actual, what)
     if value.ndim:
         raise CheckFailed(f"{what}: expected one number, got an array of shape {value.shape}")
-    _compare(value, np.asarray(expected, dtype=float), what, rtol, atol, mistakes)
+    _compare(value, np.asarray(expected, dtype=float), what, rtol, atol, mistakes, nan)
 
 
 def array(
@@ -146,6 +149,7 @@ def array(
     *,
     rtol: float = 1e-6,
     atol: float = 1e-9,
+    nan: bool = False,
     mistakes: Mapping[str, object] | Callable[[], Mapping[str, object]] | None = None,
 ) -> None:
     """Check that `actual` holds the same numbers as `expected`, in the same shape.
@@ -156,7 +160,7 @@ def array(
         The answer: an array, a list or tuple of numbers, a Series or a DataFrame of numbers.
     expected : array_like of float
         The right values.
-    what, rtol, atol, mistakes
+    what, rtol, atol, nan, mistakes
         As for `number`; a mistake may have any shape.
 
     Raises
@@ -165,7 +169,7 @@ def array(
         If `actual` does not hold numbers, has another shape, or differs.
     """
     values, expected = _numbers(actual, what), np.asarray(expected, dtype=float)
-    _compare(values, expected, what, rtol, atol, mistakes)
+    _compare(values, expected, what, rtol, atol, mistakes, nan)
 
 
 def frame(
@@ -175,6 +179,7 @@ def frame(
     *,
     rtol: float = 1e-6,
     atol: float = 1e-9,
+    nan: bool = False,
 ) -> None:
     """Check that `actual` is a table with the columns and rows of `expected`, in any order of rows and columns.
 
@@ -188,6 +193,8 @@ def frame(
         The right table.
     what, rtol, atol
         As for `number`.
+    nan : bool, optional
+        Whether a value may be missing where one is missing in `expected`; otherwise none may.
 
     Raises
     ------
@@ -212,6 +219,8 @@ def frame(
                 f"{what}: the column '{column}' should hold numbers, yours holds {actual[column].dtype} values: "
                 "convert them, for instance with `.astype(float)`"
             )
+    if not nan and (missing := [column for column in columns if actual[column].isna().any()]):
+        raise CheckFailed(f"{what}: expected a value in every row, got missing values in {_names(missing)}")
     ordered = [table[columns].sort_values(columns).reset_index(drop=True) for table in (actual, expected)]
     try:
         pd.testing.assert_frame_equal(*ordered, check_dtype=False, check_names=False, rtol=rtol, atol=atol)
@@ -398,26 +407,26 @@ def _close_figures():
         pyplot.close("all")
 
 
-def _compare(actual, expected, what, rtol, atol, mistakes):
+def _compare(actual, expected, what, rtol, atol, mistakes, nan):
     """Raise `CheckFailed` with the hint that fits, unless `actual` equals `expected` within the tolerance."""
-    if _close(actual, expected, rtol, atol):
+    if _close(actual, expected, rtol, atol, nan):
         return
     message = f"{what}: expected {_show(expected)}, got {_show(actual)}"
     for hint, wrong in (mistakes() if callable(mistakes) else mistakes or {}).items():
-        if _close(actual, np.asarray(wrong, dtype=float), rtol, atol):
+        if _close(actual, np.asarray(wrong, dtype=float), rtol, atol, nan=True):
             raise CheckFailed(f"{message}: {hint}")
     if actual.shape != expected.shape:
         raise CheckFailed(f"{what}: expected an array of shape {expected.shape}, got shape {actual.shape}")
     raise CheckFailed(message)
 
 
-def _close(actual, expected, rtol, atol):
-    return actual.shape == expected.shape and np.allclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+def _close(actual, expected, rtol, atol, nan):
+    return actual.shape == expected.shape and np.allclose(actual, expected, rtol=rtol, atol=atol, equal_nan=nan)
 
 
 def _same_column(actual, expected, rtol, atol):
     if pd.api.types.is_numeric_dtype(expected):
-        return _close(actual.to_numpy(float), expected.to_numpy(float), rtol, atol)
+        return _close(actual.to_numpy(float), expected.to_numpy(float), rtol, atol, nan=True)
     return list(actual) == list(expected)
 
 

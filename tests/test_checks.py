@@ -73,6 +73,24 @@ def test_a_mistake_may_have_another_shape_than_the_answer():
     assert hint in message(checks.array, [[1], [2]], [1, 2], "answer", mistakes={hint: [[1], [2]]})
 
 
+def test_nan_is_right_only_where_the_check_expects_it():
+    poisoned = [1, float("nan")]
+    checks.array(poisoned, poisoned, "answer", nan=True)
+    assert "got [ 1., nan]" in message(checks.array, poisoned, poisoned, "answer")
+    assert "got [ 1., nan]" in message(checks.array, poisoned, [1, 2], "answer", nan=True)
+    checks.number(poisoned[1], poisoned[1], "answer", nan=True)
+    assert "got nan" in message(checks.number, poisoned[1], poisoned[1], "answer")
+    hint = "that divides by 0"
+    assert hint in message(checks.array, poisoned, [1, 2], "answer", mistakes={hint: poisoned})
+
+
+def test_values_are_missing_from_a_table_only_where_the_check_expects_it():
+    gaps = pd.DataFrame({"speed": [40, np.nan], "car": ["a", None]})
+    checks.frame(gaps, gaps, "table", nan=True)
+    assert "missing values in 'speed', 'car'" in message(checks.frame, gaps, gaps, "table")
+    assert "differ in 'speed'" in message(checks.frame, gaps, gaps.assign(speed=[40.0, 50.0]), "table", nan=True)
+
+
 TABLE = pd.DataFrame({"speed": [40, 50], "car": ["a", "b"]})
 
 
