@@ -20,6 +20,7 @@ whole numbers that only the instructor knows, which `rng` and `seed` mix into th
 
 import contextlib
 import io
+import pickle
 import sys
 import textwrap
 import traceback
@@ -34,7 +35,6 @@ __all__ = [
     "CheckFailed",
     "array",
     "frame",
-    "lines_run",
     "number",
     "raises",
     "rng",
@@ -286,10 +286,10 @@ def unchanged(argument: object, before: object, message: str) -> None:
 
     Parameters
     ----------
-    argument : numpy.ndarray, pandas.DataFrame, pandas.Series, list, dict or set
+    argument : numpy.ndarray, pandas.DataFrame, pandas.Series, list, dict, set, numpy.random.Generator or estimator
         The very thing that was handed over, not a copy.
     before : object
-        A copy of it from before the call.
+        A copy of it from before the call: of a generator or an estimator, from `copy.deepcopy`.
     message : str
         The sentence for the student, without a full stop.
 
@@ -306,8 +306,10 @@ def unchanged(argument: object, before: object, message: str) -> None:
         same = np.array_equal(argument, before, equal_nan=True)
     elif isinstance(argument, np.ndarray):
         same = np.array_equal(argument, before)
-    else:
+    elif isinstance(argument, (list, dict, set)):
         same = argument == before
+    else:
+        same = pickle.dumps(argument) == pickle.dumps(before)
     that(bool(same), message)
 
 
@@ -365,39 +367,6 @@ def without(kind: type, message: str) -> contextlib.AbstractContextManager:
         raise CheckFailed(message)
 
     return mock.patch.multiple(kind, __init__=refuse, fit=refuse)
-
-
-def lines_run(function: Callable[..., object], *arguments: object) -> int:
-    """Return the number of lines of Python that a call runs: it grows with the data if the answer loops over them.
-
-    Parameters
-    ----------
-    function : callable
-        A function or method of the answer.
-    *arguments : object
-        What it is called with.
-
-    Returns
-    -------
-    int
-        Lines of the function and of everything that it calls; what runs in compiled code does not count.
-    """
-    if _elsewhere is not None:
-        return _elsewhere.lines_run(function, *arguments)
-    lines = 0
-
-    def trace(frame, event, argument):
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function(*arguments)
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def _close_figures():

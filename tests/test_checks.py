@@ -1,6 +1,7 @@
 """What a student reads when a check fails, and what passes."""
 
 import contextlib
+import copy
 import linecache
 import sys
 import warnings
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from mlcourse import checks
 
@@ -276,45 +279,45 @@ def test_other_classes_may_be_used_where_one_is_refused():
         assert QuadraticDiscriminantAnalysis().get_params()
 
 
-def doubled(values):
-    return [2 * value for value in values]
+HANDED_OVER = {
+    "an array": (np.array([1.0, np.nan]), lambda array: array.fill(0)),
+    "an array of labels": (np.array(["b", "a"]), lambda array: array.sort()),
+    "a table": (TABLE, lambda table: table.insert(0, "n", 1)),
+    "a list": ([2, 1], lambda numbers: numbers.sort()),
+    "a dictionary": ({"a": 1}, lambda names: names.clear()),
+    "a generator": (np.random.default_rng(1), lambda rng: rng.normal()),
+    "a model": (QuadraticDiscriminantAnalysis(), lambda model: model.set_params(tol=1)),
+    "a model to fit": (make_pipeline(StandardScaler()), lambda model: model.fit([[0.0], [1.0]])),
+}
 
 
-def doubled_one_by_one(values):
-    result = []
-    for value in values:
-        result.extend(doubled([value]))
-    return result
+@pytest.mark.parametrize(("argument", "change"), HANDED_OVER.values(), ids=HANDED_OVER)
+def test_an_answer_that_changes_what_it_was_handed_is_told(argument, change):
+    argument, before = copy.deepcopy(argument), copy.deepcopy(argument)
+    checks.unchanged(argument, before, "leave it alone")
+    change(argument)
+    assert message(checks.unchanged, argument, before, "leave it alone") == "leave it alone"
 
 
-def test_a_loop_runs_more_lines_the_more_data_there_are():
-    none, one, few, many = (checks.lines_run(doubled_one_by_one, range(n)) for n in (0, 1, 10, 1000))
-    assert many - few == 990 * (one - none) > 0
-    assert checks.lines_run(np.square, np.arange(10)) == checks.lines_run(np.square, np.arange(1000))
-
-
-def test_counting_lines_leaves_a_debugger_as_it_was():
-    def tracer(frame, event, argument):
-        return None
-
-    before = sys.gettrace()
-    sys.settrace(tracer)
-    try:
-        with pytest.raises(ZeroDivisionError):
-            checks.lines_run(lambda: 1 / 0)
-        assert sys.gettrace() is tracer
-    finally:
-        sys.settrace(before)
+def test_a_secret_gives_hidden_tests_other_data_and_the_same_data_each_time(monkeypatch):
+    plain = checks.rng(3).normal(), checks.seed(3)
+    assert plain == (np.random.default_rng(3).normal(), 3)
+    monkeypatch.setattr(checks, "_secret", (1, 2))
+    secret = checks.rng(3).normal(), checks.seed(3)
+    assert secret == (checks.rng(3).normal(), checks.seed(3))
+    assert secret[0] != plain[0] and secret[1] != plain[1]
+    assert secret != (checks.rng(4).normal(), checks.seed(4))
 
 
 def test_a_grader_that_runs_answers_elsewhere_looks_there(monkeypatch):
-    refused = []
+    refused, given = [], [1, 2]
     elsewhere = SimpleNamespace(
         without=lambda cls, message: contextlib.nullcontext(refused.append((cls, message))),
-        lines_run=lambda function, *arguments: (function, arguments),
+        changed=lambda thing: thing is given,
     )
     monkeypatch.setattr(checks, "_elsewhere", elsewhere)
     with checks.without(LinearDiscriminantAnalysis, HINT):
         LinearDiscriminantAnalysis()
     assert refused == [(LinearDiscriminantAnalysis, HINT)]
-    assert checks.lines_run("predict", 1, 2) == ("predict", (1, 2))
+    checks.unchanged([1, 2], [1, 2], "leave it alone")
+    assert message(checks.unchanged, given, [1, 2], "leave it alone") == "leave it alone"

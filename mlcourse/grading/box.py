@@ -349,9 +349,6 @@ class Room:
         patch.start()
         self.patches.append(patch)
 
-    def do_lines_run(self, number, arguments):
-        return checks.lines_run(self.things[number], *arguments)
-
     def do_forget(self):
         """Let go of everything that a test asked for."""
         while self.patches:

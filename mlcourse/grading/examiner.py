@@ -300,9 +300,6 @@ class Box:
         self.do("without", cls.__module__, cls.__qualname__, message)
         return contextlib.nullcontext()
 
-    def lines_run(self, function, *arguments):
-        return self.do("lines_run", function._number, list(arguments))
-
     def changed(self, thing):
         """Whether a call has changed its copy of something that the test handed over."""
         return id(thing) in self.things_changed
@@ -311,8 +308,11 @@ class Box:
         """Note what a call has changed of what was handed over, and return its result."""
         if type(answer) is not dict or type(answer.get("changed")) is not list or not answer.keys() & {"is", "value"}:
             raise NotPlain("an answer that is not well formed")
-        for thing in [thing_at(handed_in, way) for way in answer["changed"]]:
-            self.things_changed[id(thing)] = thing
+        for way in answer["changed"]:
+            # What holds a thing that was changed is not as it was, either
+            for end in range(1, len(way) + 1):
+                thing = thing_at(handed_in, way[:end])
+                self.things_changed[id(thing)] = thing
         return thing_at(handed_in, answer["is"]) if "is" in answer else answer["value"]
 
     # What comes from the box
