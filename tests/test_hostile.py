@@ -134,7 +134,16 @@ TESTS = {
     "after": "checks.number(triple(4), 12, 'triple(4)')",
 }
 
-LEFT = 'import os\nprint([name for folder in ("/scratch", "/dev/shm", "/config") for name in os.listdir(folder)])'
+LEFT = """
+import os
+def is_at(number, place):
+    try:
+        return os.lseek(number, 0, os.SEEK_CUR) == place
+    except OSError:
+        return False
+left = [name for folder in ("/scratch", "/dev/shm", "/config") for name in os.listdir(folder)]
+print(left + [number for number in range(256) if is_at(number, 12345)])
+"""
 
 
 def check_cell(name):

@@ -108,6 +108,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
+    files = sandbox.ordinary_files()
     control.sendall(b"ready")
     for request, core, descriptors in sandbox.requests(control, 1):
         reader, writer = os.pipe() if request == LEARN else (None, None)
@@ -116,7 +117,7 @@ def main() -> None:
             sandbox.stay_on(core)
             if writer is not None:
                 descriptors.append(writer)
-            sandbox.guard(functools.partial(serve, shell), descriptors, walls)
+            sandbox.guard(functools.partial(serve, shell), descriptors, files, walls)
         os.close(descriptors[0])
         if writer is not None:
             os.close(writer)

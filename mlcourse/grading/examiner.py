@@ -79,12 +79,13 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*box.GARBAGE)
+    files = sandbox.ordinary_files()
     control.sendall(b"ready")
     for _, core, descriptors in sandbox.requests(control, 2):
         child = os.fork()
         if child == 0:
             sandbox.stay_on(core)
-            sandbox.guard(serve, descriptors, walls)
+            sandbox.guard(serve, descriptors, files, walls)
         for descriptor in descriptors:
             os.close(descriptor)
         os.waitpid(child, 0)

@@ -7,12 +7,15 @@ anything of a submission.
 
 import contextlib
 import ctypes
+import itertools
 import os
 import random
 import resource
 import select
 import signal
 import socket
+import stat
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -24,6 +27,7 @@ MEMORY_BYTES = 4 * 2**30
 PROCESSES = 64
 CPU_SECONDS = 600
 FILES = 128
+MOST_DESCRIPTORS = 65536
 USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
@@ -64,7 +68,7 @@ def stay_on(core: int) -> None:
         os.sched_setaffinity(0, {core})
 
 
-def guard(work: Callable[..., None], descriptors: list[int], walls: Walls | None) -> None:
+def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, str], walls: Walls | None) -> None:
     """Do the work for one submission in a sandbox of its own; never return.
 
     The sandbox ends with the work, and when the other end of the first descriptor, a socket, is closed: then every
@@ -76,11 +80,13 @@ def guard(work: Callable[..., None], descriptors: list[int], walls: Walls | None
         Takes the descriptors.
     descriptors : list of int
         What the work needs. Every other open file is closed.
+    files : dict
+        The `ordinary_files` that libraries have opened.
     walls : Walls or None
         None lets the work do all that this user may do.
     """
     try:
-        descriptors = keep_only(descriptors)
+        keep_only(descriptors, files)
         if walls is not None:
             check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET))
         child = os.fork()
@@ -106,19 +112,43 @@ def guard(work: Callable[..., None], descriptors: list[int], walls: Walls | None
         os._exit(0)
 
 
-def keep_only(descriptors):
-    """Close all files but the standard ones and these, which get other numbers; return those.
+def ordinary_files() -> dict[int, str]:
+    """Return the paths of all ordinary files that are open, by descriptor: libraries keep fonts and tables open.
+
+    There is no ``/proc`` that knew them, so they are looked for where Python and its packages are.
+    """
+    wanted = {}
+    for descriptor in range(3, MOST_DESCRIPTORS):
+        with contextlib.suppress(OSError):
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                wanted.setdefault((status.st_dev, status.st_ino), []).append(descriptor)
+    found = {}
+    for folder, _, names in itertools.chain.from_iterable(
+        map(os.walk, {sys.prefix, sys.base_prefix} if wanted else ())
+    ):
+        for name in names:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                status = os.lstat(path)
+                found |= dict.fromkeys(wanted.pop((status.st_dev, status.st_ino), []), path)
+        if not wanted:
+            break
+    return found
+
+
+def keep_only(descriptors, files):
+    """Close all files but the standard ones and these descriptors, and open the ordinary files of libraries anew.
 
     What was open before is shared with all other submissions: its place in the file, and locks on it.
     """
-    high = [os.dup(descriptor) for descriptor in descriptors]
-    while min(high) <= 2 + len(high):
-        high = [os.dup(descriptor) for descriptor in high]
-    low = list(range(3, 3 + len(high)))
-    for source, target in zip(high, low):
-        os.dup2(source, target, inheritable=False)
-    os.closerange(3 + len(low), 65536)
-    return low
+    kept = sorted({*range(3), *descriptors, *files})
+    for before, after in itertools.pairwise([*kept, MOST_DESCRIPTORS]):
+        os.closerange(before + 1, after)
+    for descriptor, path in files.items():
+        anew = os.open(path, os.O_RDONLY)
+        os.dup2(anew, descriptor, inheritable=False)
+        os.close(anew)
 
 
 def close_walls(walls):

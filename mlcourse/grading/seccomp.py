@@ -1,9 +1,9 @@
 """The system calls that code in the sandbox may make: a list of those allowed, made into a filter by libseccomp.
 
-Everything else is refused with EPERM, whatever a future kernel brings: io_uring, userfaultfd, keys, ptrace,
-namespaces, mounts, BPF, perf, inotify, memory without a file, shared memory of System V, sockets of any family but
-AF_UNIX. The list in `system_calls.txt` holds what Python, NumPy, pandas, Matplotlib and scikit-learn use, with threads, child processes and
-pipes.
+Everything else is refused with EPERM, whatever a future kernel brings: rings of requests, handlers of page faults,
+keys, tracing, namespaces, mounts, programs in the kernel, notifications, memory without a file, shared memory of
+System V, sockets of any family but AF_UNIX. The list in `system_calls.txt` holds what Python, NumPy, pandas, Matplotlib
+and scikit-learn use, with threads, child processes and pipes.
 
 The filter is made once, by the C library libseccomp (seccomp_export_bpf(3)), and loaded by each process for itself.
 """
