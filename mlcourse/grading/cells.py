@@ -14,10 +14,10 @@ NOTEBOOK_CHARACTERS = 20_000_000
 CUT_OFF = "[the rest was cut off]\n"
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
 OUTPUTS = {
-    "stream": {"name": str, "text": str},
-    "display_data": {"data": dict, "metadata": dict},
-    "execute_result": {"data": dict, "metadata": dict, "execution_count": int},
-    "error": {"ename": str, "evalue": str, "traceback": list},
+    "stream": {"name": [str], "text": [str]},
+    "display_data": {"data": [dict], "metadata": [dict]},
+    "execute_result": {"data": [dict], "metadata": [dict], "execution_count": [int, type(None)]},
+    "error": {"ename": [str], "evalue": [str], "traceback": [list]},
 }
 
 
@@ -192,7 +192,7 @@ def checked_outputs(outputs: object) -> list[dict]:
         lines = output.get("traceback", [])
         if (
             output.keys() != {"output_type", *shape}
-            or not all(type(output[key]) is of for key, of in shape.items())
+            or not all(type(output[key]) in types for key, types in shape.items())
             or output.get("name", "stdout") not in ("stdout", "stderr")
             or not all(type(line) is str for line in lines)
         ):
@@ -200,6 +200,8 @@ def checked_outputs(outputs: object) -> list[dict]:
         if "data" in output:
             output["data"] = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
             output["metadata"] = {}
+        if "execution_count" in output:
+            output["execution_count"] = None  # the cell has the number
     return outputs
 
 

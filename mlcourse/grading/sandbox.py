@@ -26,7 +26,7 @@ SCRATCH_BYTES = 64 * 2**20
 MEMORY_BYTES = 4 * 2**30
 PROCESSES = 64
 CPU_SECONDS = 600
-FILES = 128
+FILES = 64
 MOST_DESCRIPTORS = 65536
 USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 
