@@ -56,7 +56,7 @@ def scope() -> tuple[str, ...]:
     if os.getuid() == 0 or shutil.which(SCOPE[0]) is None:
         return ()
     # The scope has the limit only where memory is delegated to users
-    look = 'cat "/sys/fs/cgroup$(sed -n "s/^0:://p" /proc/self/cgroup)/memory.max"'
+    look = 'cat "/sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -c 4-)/memory.max"'
     try:
         run = subprocess.run([*SCOPE, "sh", "-c", look], capture_output=True, text=True, timeout=20, check=False)
     except subprocess.TimeoutExpired:

@@ -25,7 +25,7 @@ from mlcourse.grading.channel import MAX_BYTES
 MAX_DEPTH = 40
 MAX_ITEMS = 1_000_000
 MAX_TEXT = 32 * 2**20  # bytes of JSON
-MAX_KEYS = 200_000  # in all dicts and sets of a message
+MAX_KEYS = 200_000  # in all dictionaries and sets of a message
 MAX_ALIKE = 50  # keys of one hash, whose time is the square of their number
 PANDAS = 50  # how many things a column or an index counts for, since it takes as long
 MAX_LENGTH = 20 * MAX_ITEMS  # of what needs no memory for its items, such as a range
@@ -169,7 +169,7 @@ class _Writer:
         if isinstance(value, (set, frozenset, dict)):
             self.keys += len(value)
             if self.keys > MAX_KEYS:
-                raise Malformed(f"the answer holds dicts or sets of more than {MAX_KEYS} keys")
+                raise Malformed(f"the answer holds dictionaries or sets of more than {MAX_KEYS} keys")
         if isinstance(value, (set, frozenset)):
             base = set if isinstance(value, set) else frozenset
             return {"t": base.__name__, "v": [self._key(item, depth) for item in base.__iter__(value)]}
@@ -332,7 +332,7 @@ class _Reader:
     def _count_keys(self, keys):
         self.keys += len(keys)
         if self.keys > MAX_KEYS:
-            raise Malformed(f"dicts or sets of more than {MAX_KEYS} keys")
+            raise Malformed(f"dictionaries or sets of more than {MAX_KEYS} keys")
         if len(keys) > MAX_ALIKE:
             _, times = np.unique(np.fromiter(map(hash, keys), np.int64), return_counts=True)
             if times.max() > MAX_ALIKE:
