@@ -36,9 +36,10 @@ check-links: $(READY)  ## ask every address on other hosts that the course names
 	@$(PYTHON) -m mlcourse.book build
 	@$(PYTHON) tests/links.py
 
-cold: $(READY)  ## run every chapter and lab without a cache, print the times, and compare Validate with the grader
+cold: $(READY)  ## run every chapter and lab without a cache, print the times, and try the labs in more ways
 	@$(PYTHON) -m mlcourse.book cold
 	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/test_validate.py
+	@SECRETS=20 $(PYTHON) -m pytest tests/test_answers.py -k other_secrets
 
 diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
 	@$(PYTHON) -m mlcourse.site_diff "$(REV)"

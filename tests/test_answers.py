@@ -3,6 +3,7 @@
 `mlcourse.grading.audit` tries the answers of ``tests/answers/LAB.yml`` and the mutants of the solution.
 """
 
+import os
 import re
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -33,6 +34,8 @@ EXPLAINED = {
 }
 # Of some course; whoever runs the solutions, as nbval does, meets the data of no secret
 SECRET = (314159265, 358979323, 846264338)
+# `make cold` tries some more, which takes minutes
+OTHER_SECRETS = [(number, number**2, number**3) for number in range(1, 1 + int(os.environ.get("SECRETS", "0")))]
 # An audit needs a fresh process, which is small: a worker that ran other tests takes several times as long to fork
 FRESH = get_context("forkserver")
 FRESH.set_forkserver_preload(["mlcourse.grading.audit", "mlcourse.plotting", "sklearn.ensemble"])
@@ -102,6 +105,15 @@ def test_every_mutant_is_caught_or_explained(lab, record_property):
 
 def test_the_audit_applies_no_other_rule(lab):
     listed(lab.problems)
+
+
+@pytest.mark.parametrize("secret", OTHER_SECRETS)
+@pytest.mark.parametrize("name", LABS)
+def test_hidden_data_of_other_secrets_tell_right_from_wrong_as_well(name, secret):
+    with ProcessPoolExecutor(1, FRESH) as fresh:
+        tried = fresh.submit(audit.audit, name, ROOT, secret, mutated=False).result()
+    rules = [audit.lost_by_the_instructor, audit.lost_by_right_answers, audit.other_losses_of_wrong_answers]
+    listed(problem for rule in rules for problem in rule(tried))
 
 
 def test_the_grader_takes_the_same_points_and_says_the_same(lab, desk, record_property):

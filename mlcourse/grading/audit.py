@@ -129,7 +129,7 @@ class Audit:
         )
 
 
-def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = ()) -> Audit:
+def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = (), mutated: bool = True) -> Audit:
     """Try right, wrong and mutated answers on the test cells of a lab.
 
     Parameters
@@ -140,6 +140,8 @@ def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = ()) -> Audit:
         The folder of the course, which holds ``solutions/LAB.md`` and ``tests/answers/LAB.yml``.
     secret : tuple of int
         A secret of a course, which gives the hidden tests other data.
+    mutated : bool
+        Whether to try the mutants of the instructor's solution as well, which takes most of the time.
 
     Returns
     -------
@@ -156,7 +158,7 @@ def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = ()) -> Audit:
     cells, stubs = solution_cells(notebook), solution_cells(released)
     tests = {name: test_cells(notebook, name) for name in cells}
     given = read_answers(root / "tests" / "answers" / f"{lab}.yml", tests)
-    answers = {name: _answers(cell, stubs[name].source, given[name]) for name, cell in cells.items()}
+    answers = {name: _answers(cell, stubs[name].source, given[name], mutated) for name, cell in cells.items()}
     codes = {name: [answer.code for answer in some] for name, some in answers.items()}
     messages = try_answers(notebook, codes, secret)
     for name, some in answers.items():
@@ -177,16 +179,16 @@ def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = ()) -> Audit:
     return Audit(lab, exercises, [test for test in graded if test not in owned], time.perf_counter() - begin)
 
 
-def _answers(cell, stub, given):
+def _answers(cell, stub, given, mutated):
     """Return all answers to try in the place of a solution cell."""
     with naming(cell):
-        mutated = list(mutants(cell.source))
+        changed = list(mutants(cell.source)) if mutated else []
     return [
         Answer("instructor", "the instructor's answer", cell.source),
         Answer("unsolved", "the exercise as it is released", stub),
         *(Answer("right", answer["name"], answer["code"]) for answer in given["right"]),
         *(Answer("wrong", answer["name"], answer["code"], answer["loses"]) for answer in given["wrong"]),
-        *(Answer("mutant", change, code) for change, code in mutated),
+        *(Answer("mutant", change, code) for change, code in changed),
     ]
 
 
