@@ -11,6 +11,7 @@ import pytest
 
 from mlcourse.cli import main
 from mlcourse.grading import desk, limits, seccomp
+from paths import ROOT
 
 PROGRAM = """
 import mmap, os, sys, time
@@ -103,3 +104,12 @@ def test_without_libseccomp_nothing_is_graded_and_the_message_says_what_to_insta
     monkeypatch.setattr(seccomp, "library", library)
     monkeypatch.setattr(desk.shutil, "which", lambda name: f"/usr/bin/{name}")
     assert "there is no libseccomp" in desk.missing() and "sudo apt-get install" in desk.missing()
+
+
+def test_the_sandbox_shows_of_a_python_of_the_system_no_more_than_it_needs(monkeypatch):
+    monkeypatch.setattr(desk.sys, "prefix", "/usr")
+    monkeypatch.setattr(desk.sys, "base_prefix", "/usr")
+    words = desk.in_bubblewrap(["true"], {})
+    shown = {path for option, path in zip(words, words[1:], strict=False) if option == "--ro-bind"}
+    assert "/usr/lib" in shown
+    assert not shown & {"/", "/usr", "/usr/bin", "/usr/local", "/usr/share", "/usr/local/share", str(ROOT)}

@@ -161,10 +161,11 @@ THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THR
 
 def in_bubblewrap(command: list[str], settings: dict[str, str]) -> list[str]:
     """Return the words that start a program inside bubblewrap, with what it may see there, files and environment."""
-    shown = {sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"]}
-    shown |= {"/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache"}
-    shown |= {str(ROOT / "mlcourse"), str(ROOT / "data")}
-    shown = sorted(path for path in shown if os.path.exists(path))
+    shown = sorted(
+        path
+        for path in {*python_files(), *LIBRARIES, str(ROOT / "mlcourse"), str(ROOT / "data")}
+        if os.path.exists(path)
+    )
     # Named one by one, since bubblewrap makes the folders on the way for the user alone that starts it
     folders = sorted({str(parent) for path in shown for parent in Path(path).parents if str(parent) != "/"})
     folders = [word for folder in folders for word in ("--dir", folder)]
@@ -192,6 +193,23 @@ def in_bubblewrap(command: list[str], settings: dict[str, str]) -> list[str]:
         *(word for key, value in settings.items() for word in ("--setenv", key, value)),
         *command,
     ]
+
+
+LIBRARIES = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache"]
+
+
+def python_files() -> set[str]:
+    """Return the files and folders that Python and its packages are made of.
+
+    The folder of an installation is not among them: it may be ``/usr``, which holds much else, or that of the course.
+    """
+    paths = sysconfig.get_paths()
+    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    for prefix in map(Path, (sys.prefix, sys.base_prefix)):
+        found |= set(map(str, prefix.glob("bin/python*")))
+        # The last two are data that conda keeps there, for maps
+        found |= {str(prefix / name) for name in ("lib", "lib64", "pyvenv.cfg", "share/proj", "share/gdal")}
+    return {*found, os.path.realpath(sys.executable)}
 
 
 class Program:
