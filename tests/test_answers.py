@@ -19,8 +19,14 @@ from paths import LABS, ROOT
 
 # Answers to which the grader says something else than the same test cell in the notebook. The points never differ.
 ROUNDING = "what comes out is rounding, which depends on where in memory an array lies"
+POISONED = "the answer makes the arrays NaN from which a notebook computes the hints"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
+    ("lab-01", "fit-line", "NaN for more than three points, which become NaN, too"): POISONED,
+    ("lab-01", "braking-errors", "the distances become NaN, and so do the errors"): POISONED,
+    ("lab-02", "mse-gradient", "NaN for more than three instances, which become NaN, too"): POISONED,
+    ("lab-03", "fit-ridge", "NaN for more than four instances, which become NaN, too"): POISONED,
+    ("lab-04", "cross-entropy", "NaN for more than two instances, which become NaN, too"): POISONED,
     ("lab-02", "fit-least-squares", "the inverse of the Gram matrix"): ROUNDING,
     ("lab-02", "fit-least-squares", "the intercept is the mean of y"): ROUNDING,
     ("lab-02", "split-errors", "no seed at all"): UNSEEDED,

@@ -247,10 +247,13 @@ class Program:
     def wait(self):
         """Wait until the program is ready for requests."""
         if self.hear(START_SECONDS) != b"ready":
-            self.process.kill()
-            reason = self.process.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
-            raise GradingError(f"the box for students' code could not start: {' '.join(reason)}: {INSTALL}")
+            raise GradingError(f"the box for students' code could not start: {self.last_words()}: {INSTALL}")
         self.supervisor = limits.Supervisor(self.process.pid)
+
+    def last_words(self):
+        """End the program, and return the last line that it has written."""
+        self.process.kill()
+        return " ".join(self.process.stderr.read().decode(errors="replace").strip().splitlines()[-1:])
 
     def hear(self, seconds):
         """Return what the program says, or nothing if it has ended or says nothing in that time."""
@@ -264,9 +267,9 @@ class Program:
         """Let the program begin with a notebook; the other ends of the connections are its own."""
         socket.send_fds(self.control, [request + core.to_bytes(2)], [one.fileno() for one in connections])
 
-    def is_over(self):
-        """Whether the program has ended the process of a notebook, and is ready for another."""
-        return self.hear(CLEAN_SECONDS) == b"over!"
+    def outcome(self):
+        """Return how the process of a notebook has ended: over!, kill!, fail!, or nothing if the program has ended."""
+        return self.hear(CLEAN_SECONDS)
 
     def close(self):
         """End the program, and with it whatever runs there."""
@@ -283,6 +286,7 @@ class Server:
     def __init__(self, sandbox, learns_at, core, limits):
         self.sandbox, self.learns_at, self.limits = sandbox, learns_at, limits
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+        self.excess = None  # what the submission that runs has had too much of
         self.core = core if core is not None else cores[os.getpid() % len(cores)]
         self.done, self.programs = Counter(), []
 
@@ -317,13 +321,22 @@ class Server:
         except OSError:
             self.start()
             ours = self.admit(request)
-        examined = []
+        examined, self.excess = [], None
+        kills = [program.group.kills() for program in self.programs]
         with ours, contextlib.suppress(channel.Closed, channel.TooLate, Malformed):
             channel.send(ours, notebook(cells, secret, self.limits), time.monotonic() + self.limits.patience)
             examined.extend(self.verdicts(cells, ours))
-        if not all(list(map(Program.is_over, self.programs))):
+        outcomes = list(map(Program.outcome, self.programs))
+        if b"fail!" in outcomes:
+            reason = self.programs[outcomes.index(b"fail!")].last_words()
+            raise GradingError(f"the kernel refuses a sandbox for students' code: {reason}")
+        result = result_of(cells, examined, time.monotonic() - begin)
+        if outcomes != [b"over!"] * 2 and not self.excess:
+            # Not for what it held: the machine had no memory left, or somebody ended it
+            result.late = result.late or kills == [program.group.kills() for program in self.programs]
+        if not set(outcomes) <= {b"over!", b"kill!"}:
             self.start()
-        return result_of(cells, examined, time.monotonic() - begin)
+        return result
 
     def admit(self, request):
         """Let both programs begin with a notebook and return the connection to the examiner."""
@@ -355,7 +368,7 @@ class Server:
                     raise channel.TooLate
                 if now > looked + limits.LOOK_SECONDS:
                     for program in self.programs:
-                        program.supervisor.look()
+                        self.excess = program.supervisor.look() or self.excess
                     looked = time.monotonic()
                 if connection.fileno() in events:
                     part = connection.recv(2**20)

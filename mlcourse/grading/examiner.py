@@ -88,8 +88,7 @@ def main() -> None:
             sandbox.guard(serve, descriptors, files, walls)
         for descriptor in descriptors:
             os.close(descriptor)
-        os.waitpid(child, 0)
-        control.sendall(b"over!")
+        control.sendall(sandbox.outcome(child))
 
 
 def serve(server: int, student: int) -> None:
@@ -549,7 +548,9 @@ def error_of(kinds, message, line):
             continue
         members = {"__init__": lambda self: None, "__str__": lambda self: message, "line_of_answer": line}
         with contextlib.suppress(Exception):
-            return type(kinds[0][1].split(".")[-1], (kind,), members)()
+            error = type(kinds[0][1].split(".")[-1], (kind,), members)()
+            error.args = (message,)
+            return error
     return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
 
 

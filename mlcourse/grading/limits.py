@@ -29,6 +29,7 @@ FILES = {
     "cpu": {"cpu.cfs_quota_us": 100_000},
     "": {"memory.max": MEMORY_BYTES, "memory.swap.max": 0, "pids.max": PROCESSES, "cpu.max": "100000 100000"},
 }
+EVENTS = ["memory.oom_control", "memory.events"]
 SCOPE = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
 SCOPE += [f"--property=MemoryMax={MEMORY_BYTES}", "--property=MemorySwapMax=0", f"--property=TasksMax={PROCESSES}"]
 LOOK_SECONDS = 0.25
@@ -88,13 +89,18 @@ class Group:
         files = [folder / name for folder in self.folders for name in ("memory.limit_in_bytes", "memory.max")]
         return any(file.exists() and file.read_text().strip() == str(MEMORY_BYTES) for file in files)
 
+    def kills(self):
+        """Return how many processes the kernel has ended since the group held too much."""
+        texts = [file.read_text() for folder in self.folders for file in map(folder.joinpath, EVENTS) if file.exists()]
+        return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("oom_kill "))
+
     def enter(self):
-        """Put this process into the group, and make it the first that a machine without memory ends."""
+        """Put this process into the group, and let a machine without memory end it rather than others."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 (folder / "cgroup.procs").write_text(str(os.getpid()))
         with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
+            Path("/proc/self/oom_score_adj").write_text("500")
 
     def remove(self):
         """Remove the group as soon as its processes have gone."""
@@ -132,6 +138,10 @@ class Supervisor:
     def look(self) -> str | None:
         """End the processes of the submission if they are too many or hold too much; return why, or None."""
         started = [pid for pid in below(self.pid) if pid not in self.own]
+        for pid in started:
+            # A machine without memory ends them first, and not what other submissions need
+            with contextlib.suppress(OSError):
+                Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         reason = None
         if len(started) > PROCESSES:
             reason = f"more than {PROCESSES} processes"

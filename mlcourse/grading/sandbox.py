@@ -28,6 +28,7 @@ PROCESSES = 64
 CPU_SECONDS = 600
 FILES = 64
 MOST_DESCRIPTORS = 65536
+KILLED, FAILED = 3, 4  # exit codes
 USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
@@ -72,7 +73,8 @@ def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, st
     """Do the work for one submission in a sandbox of its own; never return.
 
     The sandbox ends with the work, and when the other end of the first descriptor, a socket, is closed: then every
-    process in it is ended.
+    process in it is ended. The exit code of this process is 0, `KILLED` if somebody outside has killed the work, or
+    `FAILED` if there was no sandbox to begin it in.
 
     Parameters
     ----------
@@ -89,27 +91,43 @@ def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, st
         keep_only(descriptors, files)
         if walls is not None:
             check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET))
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            os.close(reader)
             if walls is not None:
                 close_walls(walls)
             if hasattr(libc, "prctl"):
                 prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if walls is not None:
                 seccomp.load(walls.filter)
+            os.write(writer, b"closed")
+            os.close(writer)
             work(*descriptors)
             os._exit(0)
-        ends = select.poll()
-        ends.register(os.pidfd_open(child), select.POLLIN)
+        os.close(writer)
+        if not os.read(reader, 6):
+            os._exit(FAILED)
+        over, ends = os.pidfd_open(child), select.poll()
+        ends.register(over, select.POLLIN)
         ends.register(descriptors[0], select.POLLRDHUP)
-        ends.poll()
+        ended = over in dict(ends.poll())
         # It is the first process of its namespace: whatever it has started ends with it
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        _, status = os.waitpid(child, 0)
+        # For the same reason nobody inside can kill it
+        os._exit(KILLED if ended and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else 0)
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0)
+        os._exit(FAILED)
+
+
+def outcome(child: int) -> bytes:
+    """Wait for a process that does its work under `guard`, and return what to tell the server of it."""
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return b"over!" if code == 0 else b"fail!" if code == FAILED else b"kill!"
 
 
 def ordinary_files() -> dict[int, str]:
