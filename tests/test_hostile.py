@@ -7,6 +7,7 @@ after it gets everything that is due.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -251,6 +252,40 @@ def test_whoever_is_graded_beside_an_attack_that_takes_all_it_can_gets_everythin
             assert attack.result()[0] == ["before"]
     finally:
         beside.close(), honest.close()
+
+
+def test_whose_process_is_killed_from_outside_is_graded_once_more(desk):
+    servers = {pid for pid, _ in processes(desk.process.pid)}
+    with ThreadPoolExecutor() as threads:
+        graded = threads.submit(grade, desk, f"import time\ntime.sleep(1.5)\n{RIGHT}")
+        for _ in range(100):
+            time.sleep(0.01)
+            started = [pid for pid, name in processes(desk.process.pid) if pid not in servers and "box" in name]
+            if len(started) == 2:
+                os.kill(started[-1], signal.SIGKILL)
+                break
+        got, result = graded.result()
+    assert got != list(TESTS) and result["late"]
+    assert grade(desk, RIGHT)[0] == list(TESTS)
+
+
+def test_whoever_ends_the_own_process_is_not(desk):
+    for name in ("exit-now", "kills-itself", "crash", "memory-of-no-process"):
+        assert not grade(desk, ATTACKS[name]["code"])[1]["late"], name
+
+
+def test_a_sandbox_that_cannot_be_made_stops_the_grading_with_a_sentence(bubblewrap, monkeypatch, tmp_path):
+    shown = shutil.which("bwrap")
+    tool = tmp_path / "bwrap"
+    # As where the kernel lets bubblewrap make namespaces, and what runs in it none
+    words = "[word.replace('--cap-add', '--cap-drop') for word in sys.argv[1:]]"
+    tool.write_text(f"#!{sys.executable}\nimport os, sys\nos.execv({shown!r}, ['bwrap', *{words}])\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    desk = Desk(**LIMITS)
+    with pytest.raises(GradingError, match="refuses a sandbox.*Operation not permitted"):
+        desk.grade(lab(RIGHT))
+    desk.close()
 
 
 def test_the_outputs_of_a_notebook_have_a_limit_as_a_whole(desk):

@@ -51,6 +51,10 @@ def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
     hostile.attack(desk, name)
 
 
+def test_who_held_too_much_is_not_graded_once_more(desk):
+    assert not hostile.grade(desk, hostile.ATTACKS["memory-of-no-process"]["code"])[1]["late"]
+
+
 def test_nothing_is_left_when_the_desk_closes(desk):
     hostile.grade(desk, hostile.ATTACKS["detached-child"]["code"])
     below = hostile.processes(desk.process.pid)

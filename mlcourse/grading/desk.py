@@ -92,7 +92,7 @@ class Desk:
         Raises
         ------
         GradingError
-            If there is no box on this machine.
+            If there is no box on this machine, or none can be made any more.
         DeskEnded
             If the server has ended in the middle of this notebook; the next one starts another.
         """
@@ -101,7 +101,10 @@ class Desk:
                 self.start()
             try:
                 self.tell(cells, secret)
-                return json.loads(self.process.stdout.readline())
+                answer = self.process.stdout.readline()
+                if answer and not answer.startswith("{"):
+                    raise GradingError(answer.strip())
+                return json.loads(answer)
             except (OSError, ValueError):
                 self.close()
                 raise DeskEnded("the grading process has ended by itself: type the same command again") from None
