@@ -374,7 +374,10 @@ class Server:
                         self.excess = program.supervisor.look() or self.excess
                     looked = time.monotonic()
                 if connection.fileno() in events:
-                    part = connection.recv(2**20)
+                    try:
+                        part = connection.recv(2**20)
+                    except OSError:
+                        raise channel.Closed from None
                     left -= len(part)
                     if not part or left < 0:
                         raise channel.Closed

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from mlcourse import checks
 from mlcourse.grading import box, channel, plain, sandbox
@@ -313,7 +314,11 @@ class Box:
             for end in range(1, len(way) + 1):
                 thing = thing_at(handed_in, way[:end])
                 self.things_changed[id(thing)] = thing
-        return thing_at(handed_in, answer["is"]) if "is" in answer else answer["value"]
+        if "is" not in answer:
+            return answer["value"]
+        if any(isinstance(key, str) and key.startswith("_") for key in as_list(answer["is"])):
+            raise NotPlain("an answer that is private to the test")
+        return thing_at(handed_in, answer["is"])
 
     # What comes from the box
 
@@ -554,11 +559,18 @@ def error_of(kinds, message, line):
     return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
 
 
+def as_list(way):
+    """Return the keys of a way."""
+    return way if type(way) is list else [way]
+
+
 def thing_at(holder, way):
-    """Return the thing among the arguments to which the keys in `way` lead."""
-    for key in way if type(way) is list else [way]:
+    """Return the thing among the arguments to which the keys in `way` lead: through containers and models."""
+    for key in as_list(way):
+        # Not isinstance: a stand-in passes for a model, and has nothing that the box may name
+        is_model = issubclass(type(holder), BaseEstimator)
         try:
-            holder = holder[key] if type(holder) in (list, tuple, dict) else vars(holder)[key]
+            holder = vars(holder)[key] if is_model else holder[key] if type(holder) in (list, tuple, dict) else {}[key]
         except (LookupError, TypeError):
             raise NotPlain("an answer about something that was not handed over") from None
     return holder
