@@ -553,7 +553,8 @@ def error_of(kinds, message, line):
             continue
         members = {"__init__": lambda self: None, "__str__": lambda self: message, "line_of_answer": line}
         with contextlib.suppress(Exception):
-            error = type(kinds[0][1].split(".")[-1], (kind,), members)()
+            # Its name is that of the known class: a test may look at it
+            error = type(kind.__name__, (kind,), members)()
             error.args = (message,)
             return error
     return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
