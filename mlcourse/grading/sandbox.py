@@ -107,7 +107,8 @@ def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, st
             os._exit(0)
         os.close(writer)
         if not os.read(reader, 6):
-            os._exit(FAILED)
+            _, status = os.waitpid(child, 0)
+            os._exit(KILLED if os.WIFSIGNALED(status) else FAILED)
         over, ends = os.pidfd_open(child), select.poll()
         ends.register(over, select.POLLIN)
         ends.register(descriptors[0], select.POLLRDHUP)
