@@ -76,7 +76,8 @@ WRONG = (
     .replace("2.0]", "3.0]")
     .replace("x - x.mean()", "x")
 )
-WRONG = WRONG.replace("y - model.predict(X)", "model.predict(X) - y").replace("normal", "uniform").replace("sum(x)", "max(x)")
+WRONG = WRONG.replace("y - model.predict(X)", "model.predict(X) - y")
+WRONG = WRONG.replace("normal", "uniform").replace("sum(x)", "max(x)")
 
 TESTS = {
     "before": "checks.number(double(4), 8, 'double(4)')",
