@@ -282,6 +282,11 @@ def test_whose_process_is_killed_from_outside_is_graded_once_more(desk):
     assert grade(desk, RIGHT)[0] == list(TESTS)
 
 
+def test_whose_cell_was_interrupted_is_graded_once_more(desk):
+    got, result = grade(desk, f"import time\ntime.sleep(5)\n{RIGHT}")
+    assert got == ["before", "after"] and result["late"]
+
+
 def test_whoever_ends_the_own_process_is_not(desk):
     for name in ("exit-now", "kills-itself", "crash", "memory-of-no-process"):
         assert not grade(desk, ATTACKS[name]["code"])[1]["late"], name
