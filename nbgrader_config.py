@@ -23,6 +23,7 @@ from mlcourse.grading.preprocessors import (
     GradeInBox,
     SayWhatHappened,
     ShowHintsOnly,
+    ShowRawAsText,
     ShowWithinLimits,
     WriteFeedback,
 )
@@ -77,7 +78,7 @@ c.HTMLExporter.filters = {
     "mathjax_itself": reading.mathjax,
     "csp_hash": reading.csp_hash,
 }
-c.HTMLExporter.preprocessors = [ShowWithinLimits]
+c.HTMLExporter.preprocessors = [ShowRawAsText, ShowWithinLimits]
 
 # In the head of both pages, where nbgrader's templates load MathJax, stands the course's own: nbconvert looks there.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([reading.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

@@ -191,6 +191,8 @@ def test_who_cannot_be_graded_is_named_and_a_second_run_finishes(room, full, tmp
     shutil.rmtree(room.hand_in("file"))
     (room.root / "submitted" / "file" / LAB).write_text("not a folder")
     bytes_alone = room.hand_in(os.fsdecode(b"Zo\xe9")).parent
+    for student in ("new\nline", "a[b]*", ".hidden"):
+        room.hand_in(student)
     named = room.hand_in("named")
     (named / FILE).rename(named / os.fsdecode(LAB.encode() + b"-\xff.ipynb"))
     (room.root / "submitted" / "README.txt").touch()
@@ -201,7 +203,10 @@ def test_who_cannot_be_graded_is_named_and_a_second_run_finishes(room, full, tmp
     assert "submitted/linked is a symbolic link" in line(said, "linked")
     assert f"submitted/file/{LAB} is a file" in line(said, "file")
     assert "is not text in UTF-8; rename it" in line(said, "Zo\\xe9")
-    assert "4 could not be graded" in said
+    assert said.count("nbgrader cannot look for a folder with the name") == 3
+    assert "7 could not be graded" in said
+    for student in ("new\nline", "a[b]*", ".hidden"):
+        shutil.rmtree(room.root / "submitted" / student)
     for student in ("away", "linked", "file"):
         path = room.root / "submitted" / student
         path.unlink() if path.is_symlink() else (path / LAB).unlink()

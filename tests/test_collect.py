@@ -7,6 +7,7 @@ import random
 import shutil
 import stat
 import struct
+import subprocess
 import tracemalloc
 import unicodedata
 import zipfile
@@ -478,6 +479,49 @@ def test_a_name_in_a_folder_that_is_no_utf_8_is_shown_and_the_others_are_collect
     assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook(), f"bo/{LAB}/{LAB}.ipynb": notebook("bo")}
     assert "Zo\\xe9 is not text in UTF-8" in said(result["Zo\\xe9"])
     assert f"{LAB}\\xff.ipynb" in said(result["bo"])
+
+
+@pytest.fixture
+def nest(tmp_path, monkeypatch):
+    """Make folders in folders; pytest could not remove them either."""
+    nested = []
+
+    def nest(folder, name, depth):
+        folder.mkdir(parents=True, exist_ok=True)
+        nested.append(folder)
+        monkeypatch.chdir(folder)
+        for _ in range(depth):  # a path to the last of them would be too long
+            os.mkdir(name)
+            os.chdir(name)
+        os.chdir(tmp_path)
+
+    yield nest
+    subprocess.run(["rm", "-rf", *nested], check=True)
+
+
+@pytest.mark.parametrize(("name", "depth", "says"), [("d", 1200, "more than 20 others"), ("d" * 250, 30, "too long")])
+def test_folders_in_folders_without_end_are_left_out_and_everybody_is_collected(
+    tmp_path, root, run, nest, name, depth, says
+):
+    for student in ("ada", "eve", "zoe"):
+        put(tmp_path / "class" / student / f"{LAB}.ipynb", notebook(student))
+    nest(tmp_path / "class" / "eve" / "nested", name, depth)
+    result = run(tmp_path / "class")
+    assert submitted(root) == {f"{student}/{LAB}/{LAB}.ipynb": notebook(student) for student in ("ada", "eve", "zoe")}
+    assert says in said(result["eve"]) and len(said(result["eve"])) < 500
+    assert not result["ada"].notes and not result["zoe"].notes
+
+
+@pytest.mark.skipif(not os.getuid(), reason="root reads every folder")
+def test_a_folder_of_a_student_that_may_not_be_read_is_said_and_the_others_are_collected(tmp_path, root, run):
+    put(tmp_path / "class" / "ada" / f"{LAB}.ipynb", notebook())
+    closed = tmp_path / "class" / "eve" / "closed"
+    closed.mkdir(parents=True)
+    closed.chmod(0)
+    result = run(tmp_path / "class")
+    closed.chmod(0o700)
+    assert set(submitted(root)) == {f"ada/{LAB}/{LAB}.ipynb"}
+    assert "Left out closed: it cannot be read" in said(result["eve"])
 
 
 def test_a_file_of_40_gb_is_not_read_to_its_end(tmp_path, root, run):

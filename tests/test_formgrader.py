@@ -41,6 +41,16 @@ display(Image(url="https://elsewhere.example/c"), Markdown("![](/logout)"), Late
 display(SVG('<svg xmlns="http://www.w3.org/2000/svg"><image href="/logout"/></svg>'), Javascript("fetch('/logout')"))
 print("\\x1b[1m" * 300_000)"""
 
+RAW = rf"""<a {COVER}>cover</a> a raw cell $\rule[-20em]{{60em}}{{40em}}$"""
+FORMULAS = "\n\n".join(
+    [
+        r"First $\alpha$.",
+        r"$\begin{matrix}" + r"&\\" * 5000 + r"\end{matrix}$",
+        r"$\def\a{" + "x" * 1000 + r"\a}\a$ ",
+        r"$\def\b{x\b}\b$ " + r"$\b$ " * 5000,
+    ]
+)
+
 
 def with_pictures(notebook):
     for cell in notebook.cells:
@@ -56,6 +66,8 @@ def lab(tmp_path_factory, bubblewrap):
     lab.submitted["honest"] = with_pictures(lab.filled_in(dict.fromkeys(lab.written, HONEST)))
     lab.submitted["hostile"] = lab.filled_in(dict.fromkeys(lab.written, HOSTILE + r"\begin{a}x" * 100_000))
     lab.submitted["hostile"].cells += [nbformat.v4.new_code_cell(code) for code in (OUTPUTS, "\n " * 10_000)]
+    lab.submitted["hostile"].cells.insert(3, nbformat.v4.new_raw_cell(RAW))
+    lab.submitted["formulas"] = lab.filled_in(dict.fromkeys(lab.written, FORMULAS))
     lab.hand_in()
     return lab
 
@@ -179,6 +191,19 @@ def test_an_answer_covers_nothing_and_a_click_on_it_does_nothing(opened, graded)
     assert graded.read_scores("manual_score")["hostile"][name] is None
     assert page.locator(".rendered_html :is([class], [id], [style]):not(mjx-container, mjx-container *)").count() == 0
     assert page.locator("a[href*=logout]").count() == 0
+
+
+def test_a_raw_cell_is_shown_as_plain_text(opened):
+    cell = opened("hostile").get_by_text("a raw cell")
+    assert r"cover</a> a raw cell $\rule[-20em]" in cell.inner_text()
+    assert cell.evaluate("one => one.closest('.rendered_html pre') !== null")
+
+
+def test_formulas_without_end_do_not_keep_the_instructor_from_marking(opened, lab):
+    page = opened("formulas")  # within half a minute
+    answer = page.locator(".nbgrader_cell", has=page.locator(f"#{lab.written[0]}")).locator(".rendered_html")
+    assert answer.locator("mjx-container").count() >= 1
+    assert r"$\b$ $\b$" in answer.inner_text()
 
 
 def test_the_page_itself_forbids_what_the_cleaning_might_miss(opened):

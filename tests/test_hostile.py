@@ -67,6 +67,7 @@ def apply(f, v): return f(v) + 1
 def centre(x): return x - x.mean()
 def residuals(model, X, y): return y - model.predict(X)
 def draw(generator, n): return generator.normal(size=n)
+def refuse(x): return sum(x)
 """
 
 WRONG = RIGHT.replace("return w, b", "return b, w").replace("2 *", "3 *").replace("+ 1", "+ 2")
@@ -75,7 +76,8 @@ WRONG = (
     .replace("2.0]", "3.0]")
     .replace("x - x.mean()", "x")
 )
-WRONG = WRONG.replace("y - model.predict(X)", "model.predict(X) - y").replace("normal", "uniform")
+WRONG = WRONG.replace("y - model.predict(X)", "model.predict(X) - y")
+WRONG = WRONG.replace("normal", "uniform").replace("sum(x)", "max(x)")
 
 TESTS = {
     "before": "checks.number(double(4), 8, 'double(4)')",
@@ -132,6 +134,17 @@ TESTS = {
         generator, alike = np.random.default_rng(8), np.random.default_rng(8)
         checks.array([draw(generator, 3), draw(generator, 3)], alike.normal(size=(2, 3)), "two draws")
         checks.array(generator.normal(size=3), np.random.default_rng(8).normal(size=3), "a draw of the test")""",
+    "raises": """
+        try:
+            outcome = str(double([1, 2])[5])
+        except Exception as error:
+            outcome = type(error).__name__
+        checks.that(outcome == "IndexError", "expected an error")
+        try:
+            outcome = str(refuse([1, 2]))
+        except Exception as error:
+            outcome = type(error).__name__
+        checks.that(outcome == "3", "expected a number")""",
     "after": "checks.number(triple(4), 12, 'triple(4)')",
 }
 
@@ -267,6 +280,11 @@ def test_whose_process_is_killed_from_outside_is_graded_once_more(desk):
         got, result = graded.result()
     assert got != list(TESTS) and result["late"]
     assert grade(desk, RIGHT)[0] == list(TESTS)
+
+
+def test_whose_cell_was_interrupted_is_graded_once_more(desk):
+    got, result = grade(desk, f"import time\ntime.sleep(5)\n{RIGHT}")
+    assert got == ["before", "after"] and result["late"]
 
 
 def test_whoever_ends_the_own_process_is_not(desk):

@@ -97,7 +97,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=str)
+@pytest.mark.parametrize("value", PLAIN)
 def test_plain_data_arrive_as_plain_data(value):
     arrived = loaded(plain.dumps(value, pytest.fail))
     assert all(is_plain(part) for part in all_parts(arrived))

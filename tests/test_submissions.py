@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import stat
+import time
 from collections import Counter
 
 import nbformat
@@ -21,6 +22,7 @@ from mlcourse.grading.submissions import (
     MAX_BYTES,
     MAX_CELLS,
     MAX_CHARACTERS,
+    MAX_PICTURES,
     before_grading,
     check_timestamp,
     find_notebook,
@@ -286,12 +288,32 @@ def test_a_picture_in_an_answer_is_kept_for_its_reader(hand_in, notebook):
     assert submission.repairs == []
 
 
-@pytest.mark.parametrize("attachments", ["text", [1], {"a": 1}, {"a": {"image/png": 1}}, {"a": {"b": "\ud800"}}])
+@pytest.mark.parametrize(
+    "attachments", ["text", [1], {"a": 1}, {"a": {"image/png": 1}}, {"a": {"image/png": "\ud800"}}]
+)
 def test_a_broken_picture_does_not_cost_the_answer(hand_in, notebook, attachments):
     find(notebook, "best-degree")["attachments"] = attachments
     submission = hand_in(notebook)
     assert answer(submission, "best-degree") == "Degree 8."
     assert "its pictures could not be read" in submission.repairs[0]
+
+
+@pytest.mark.parametrize(
+    "attachments",
+    [
+        {f"{n}.png": {"image/png": ""} for n in range(100_000)},
+        {f"{n}.png": {f"a/{m}": "" for m in range(1000)} for n in range(100)},
+    ],
+    ids=["pictures", "types of a picture"],
+)
+def test_a_hundred_thousand_pictures_keep_nobody_waiting(hand_in, notebook, attachments):
+    for name in ("best-degree", "fit-line"):
+        find(notebook, name)["attachments"] = attachments
+    submission = hand_in(notebook)
+    assert answer(submission, "best-degree") == "Degree 8."
+    assert len(nbformat.writes(submission.notebook)) < 100_000
+    if len(attachments) > MAX_PICTURES:
+        assert any("no more than 200 are shown" in one for one in submission.repairs)
 
 
 @pytest.mark.parametrize(("name", "most"), [("best-degree", TEXT_CHARACTERS), ("fit-line", CODE_CHARACTERS)])
@@ -595,6 +617,17 @@ def test_of_two_notebooks_the_exact_name_wins_and_else_the_newest(folder):
     found, repairs = find_notebook(folder, LAB, SOURCE)
     assert found == exact
     assert repairs == [f"Of the notebooks {LAB} (1).ipynb, {LAB} (2).ipynb and {LAB}.ipynb, {LAB}.ipynb is graded."]
+
+
+@pytest.mark.parametrize("name", [f"{LAB} ({{}}).ipynb", "{}.ipynb"])
+def test_of_thousands_of_notebooks_one_is_found_at_once_and_few_are_named(folder, name):
+    for number in range(3000):
+        (folder / name.format(f"{number:04}")).write_text("{}")
+    begin = time.process_time()
+    _, repairs = find_notebook(folder, LAB, SOURCE)
+    assert time.process_time() - begin < 3
+    assert len(" ".join(repairs)) < 500
+    assert "2995 more" in repairs[0]
 
 
 def test_a_notebook_of_another_lab_is_not_taken_for_this_one(folder):

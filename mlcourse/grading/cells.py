@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 MESSAGE_CHARACTERS = 4000
 OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
+MOST_OUTPUTS = 1000  # of a cell
 NOTEBOOK_CHARACTERS = 20_000_000
 CUT_OFF = "[the rest was cut off]\n"
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
@@ -184,7 +185,7 @@ def checked_outputs(outputs: object) -> list[dict]:
     Of a display remain the kinds that are shown, and no metadata.
     """
     # Not isinstance, since a stand-in may pass for something else
-    if type(outputs) is not list or not all(type(output) is dict for output in outputs):
+    if type(outputs) is not list or len(outputs) > MOST_OUTPUTS or not all(type(output) is dict for output in outputs):
         raise Malformed("outputs that are not well formed")
     for output in outputs:
         kind = output.get("output_type")

@@ -51,6 +51,7 @@ from mlcourse.grading.submissions import (
 )
 
 MAX_ENTRIES = 20_000
+MAX_DEPTH = 20  # of folders in folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_CLASS_BYTES = 4 * 2**30
@@ -182,21 +183,22 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
 
 
 def _files_of_folder(folder: Path) -> Iterator[_File]:
-    for parent, folders, names in os.walk(folder, onerror=_raise):
-        links = [name for name in folders if Path(parent, name).is_symlink()]
-        for path in (Path(parent, name) for name in [*links, *names]):
-            status = path.lstat()
-            kind = kind_of(path)
-            yield _File(
-                path.relative_to(folder).as_posix(),
-                status.st_mtime,
-                partial(open_ordinary, path),
-                f"it is {kind}, which is not followed" if kind else None,
-            )
-
-
-def _raise(error):
-    raise error
+    """Return the files of a folder; a folder in it that cannot be read is one with a problem."""
+    waiting = sorted(folder.iterdir(), reverse=True)
+    while waiting:
+        path = waiting.pop()
+        name, date = path.relative_to(folder), 0.0
+        try:
+            date, kind = path.lstat().st_mtime, kind_of(path)
+            if kind == "a folder" and len(name.parts) <= MAX_DEPTH:
+                waiting += sorted(path.iterdir(), reverse=True)
+                continue
+            problem = f"it is {kind}, which is not followed" if kind else None
+            if kind == "a folder":
+                problem = f"it is a folder in more than {MAX_DEPTH} others"
+        except OSError as error:
+            problem = f"it cannot be read ({error.strerror})"
+        yield _File(name.as_posix(), date, partial(open_ordinary, path), problem)
 
 
 def _files_of_zip(path: Path, opened: ExitStack, most: int | None = None) -> list[_File]:
@@ -452,7 +454,8 @@ def _unpacked(handed_in, folder, budget, notes):
     """Unpack all notebooks, each into a folder of its own, and return in which file of the student each was."""
     notebooks = {}
     with ExitStack() as opened:
-        for one in handed_in:
+        # A zip may leave no room for what comes after it
+        for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
             for file, name in _notebooks_in(one, folder, opened, budget, notes):
                 target = folder / f"notebook-{len(notebooks)}" / shown(PurePosixPath(name).name)[-60:]
                 try:

@@ -337,7 +337,8 @@ class Server:
         if outcomes != [b"over!"] * 2 and not self.excess:
             # Not for what it held: the machine had no memory left, or somebody ended it
             result.late = result.late or kills == [program.group.kills() for program in self.programs]
-        if not set(outcomes) <= {b"over!", b"kill!"}:
+        if outcomes != [b"over!"] * 2:
+            # Where something was killed, something may have been left alone
             self.start()
         return result
 

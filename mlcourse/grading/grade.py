@@ -240,6 +240,9 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
             missed[student] = f"Not graded: {where} is {kind}; put a folder with the notebook there."
         elif not is_text(student):
             missed[student] = f"Not graded: the name of the folder {where} is not text in UTF-8; rename it."
+        elif not student.isprintable() or student.startswith(".") or set(student) & set("*?[]"):
+            # nbgrader looks for the folders of students by a pattern
+            missed[student] = f"Not graded: nbgrader cannot look for a folder with the name {where}; rename it."
         else:
             students.append(student)
     if not students and not missed:

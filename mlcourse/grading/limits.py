@@ -138,8 +138,8 @@ class Supervisor:
     def look(self) -> str | None:
         """End the processes of the submission if they are too many or hold too much; return why, or None."""
         started = [pid for pid in below(self.pid) if pid not in self.own]
-        for pid in started:
-            # A machine without memory ends them first, and not what other submissions need
+        for pid in set(started).difference(*map(children, self.own)):
+            # A machine without memory ends them first: neither what other submissions need, nor what watches over them
             with contextlib.suppress(OSError):
                 Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         reason = None
@@ -159,12 +159,19 @@ def below(pid: int) -> list[int]:
     """Return the numbers of all processes that a process and its descendants have started."""
     found, waiting = [], [pid]
     while waiting:
-        with contextlib.suppress(OSError):
-            for children in Path("/proc", str(waiting.pop()), "task").glob("*/children"):
-                with contextlib.suppress(OSError):
-                    started = [int(word) for word in children.read_text().split()]
-                    waiting += started
-                    found += started
+        started = children(waiting.pop())
+        waiting += started
+        found += started
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the numbers of the processes that a process has started."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in Path("/proc", str(pid), "task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += [int(word) for word in thread.read_text().split()]
     return found
 
 

@@ -129,6 +129,15 @@ class ShowWithinLimits(NbGraderPreprocessor):
         return strip_ansi(text) if text.count("\x1b") > ANSI_CODES else text
 
 
+class ShowRawAsText(NbGraderPreprocessor):
+    """Show a raw cell as Jupyter does, as plain text: nbconvert would put it on the page outside of any box."""
+
+    def preprocess_cell(self, cell, resources, index):
+        if cell.cell_type == "raw":
+            cell.cell_type, cell.source = "markdown", textwrap.indent(cell.source, " " * 4, lambda line: True)
+        return cell, resources
+
+
 class WriteFeedback(HTMLExporter):
     """Write a feedback page as nbconvert does, but without reading it again, which takes longer than to write it.
 

@@ -107,7 +107,8 @@ def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, st
             os._exit(0)
         os.close(writer)
         if not os.read(reader, 6):
-            os._exit(FAILED)
+            _, status = os.waitpid(child, 0)
+            os._exit(KILLED if os.WIFSIGNALED(status) else FAILED)
         over, ends = os.pidfd_open(child), select.poll()
         ends.register(over, select.POLLIN)
         ends.register(descriptors[0], select.POLLRDHUP)
@@ -177,6 +178,8 @@ def close_walls(walls):
     os.chroot(SCRATCH)
     # Its owner, who may be this user, could leave something in the dates and modes of the terminals
     mount("tmpfs", "/dev/pts", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=755")
+    # Its memory, mapped by several, counts for no process
+    mount("/dev/null", "/dev/zero", None, MS_BIND, "")
     flags = MS_NOSUID | MS_NODEV | (0 if walls.writable else MS_RDONLY)
     for folder in (SCRATCH, "/dev/shm", "/config"):
         mount("tmpfs", folder, "tmpfs", flags, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")

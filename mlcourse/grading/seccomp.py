@@ -25,6 +25,11 @@ FCNTL_COMMANDS = [0, 1, 2, 3, 4, 1030, 1032]
 # FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, and the question whether something is a terminal
 IOCTL_REQUESTS = [0x541B, 0x5421, 0x5451, 0x5450, 0x5401]
 
+# PR_SET_NAME and PR_GET_NAME; a process that is to end with its parent cannot change that
+PRCTL_OPTIONS = [15, 16]
+# Anonymous memory is private: what is shared counts for no process once it has let go of it
+MAP_PRIVATE, MAP_TYPE, MAP_ANONYMOUS = 0x02, 0x0F, 0x20
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -100,6 +105,10 @@ def program() -> bytes:
             rule(ALLOW, "fcntl", Comparison(1, EQUAL, command))
         for request in IOCTL_REQUESTS:
             rule(ALLOW, "ioctl", Comparison(1, EQUAL, request))
+        for option in PRCTL_OPTIONS:
+            rule(ALLOW, "prctl", Comparison(0, EQUAL, option))
+        rule(ALLOW, "mmap", Comparison(3, MASKED_EQUAL, MAP_ANONYMOUS, 0))
+        rule(ALLOW, "mmap", Comparison(3, MASKED_EQUAL, MAP_ANONYMOUS | MAP_TYPE, MAP_ANONYMOUS | MAP_PRIVATE))
         reader, writer = os.pipe()
         try:
             # A few kilobytes, which a pipe holds

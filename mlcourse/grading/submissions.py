@@ -15,6 +15,7 @@ import stat
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 import nbformat
@@ -25,11 +26,13 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 
 from mlcourse.grading import GradingError
 from mlcourse.grading.files import kind_of, read_ordinary
-from mlcourse.grading.reading import CODE_CHARACTERS, TEXT_CHARACTERS
+from mlcourse.grading.reading import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
+MAX_NOTEBOOKS = 100  # that are looked into if none has the name of the lab
 MAX_CHARACTERS = 500_000  # in all cells: what more an instructor is to read would take minutes to show
+MAX_PICTURES = 200  # in all cells
 MAX_TIMESTAMP_BYTES = 1000
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 DAY = 24 * 60 * 60
@@ -173,17 +176,19 @@ def _cells(document, repairs):
         raise _Refusal("The file is not a notebook: it holds no list of cells.")
     if len(given) > MAX_CELLS:
         raise _Refusal(f"The notebook has {len(given)} cells, more than the {MAX_CELLS} that are graded.")
-    cells, odd, left = [], {}, MAX_CHARACTERS
+    cells, odd, left, pictures_left = [], {}, MAX_CHARACTERS, MAX_PICTURES
     for number, one in enumerate(given, start=1):
         cell, problems = _cell(one)
         if cell:
             _shorten(cell, left, problems)
             left -= min(left, len(cell.text))
+            cell.attachments = _pictures(cell.attachments, pictures_left, problems)
+            pictures_left -= len(cell.attachments)
             cells.append(cell)
         for problem in problems:
             odd.setdefault(problem, []).append(str(number))
     for problem, numbers in odd.items():
-        repairs.append(f"Cell{'s' * (len(numbers) > 1)} {_listed(numbers)}: {problem}.")
+        repairs.append(f"Cell{'s' * (len(numbers) > 1)} {_first_of(numbers)}: {problem}.")
     return cells
 
 
@@ -207,13 +212,9 @@ def _cell(given):
         problems.append("it held characters that no program can read; they are shown as \ufffd")
     if given.get("cell_type") == "heading":  # of format 3, too
         text = f"# {text}"
-    attachments = given.get("attachments", {})
-    if not _are_pictures(attachments):
-        attachments = {}
-        problems.append("its pictures could not be read")
     grade_id = _inner(_inner(given.get("metadata"), "nbgrader"), "grade_id")
     names = [name if isinstance(name, str) else None for name in (given.get("id"), grade_id)]
-    return _Cell(cell_type, text, *names, attachments), problems
+    return _Cell(cell_type, text, *names, given.get("attachments", {})), problems
 
 
 def _shorten(cell, left, problems):
@@ -236,13 +237,23 @@ def _inner(value, key):
     return value.get(key) if isinstance(value, dict) else None
 
 
-def _are_pictures(attachments):
-    """Whether attachments are what format 4 says: for each name of a file, its data by type."""
-    return isinstance(attachments, dict) and all(
-        isinstance(data, dict)
-        and all(isinstance(part, str) and not NO_CHARACTER.search(name + kind + part) for kind, part in data.items())
-        for name, data in attachments.items()
-    )
+def _pictures(attachments, left, problems):
+    """Return the pictures of a cell, for each name its data by type, when only so many of them are `left`."""
+    if not isinstance(attachments, dict):
+        problems.append("its pictures could not be read")
+        return {}
+    if len(attachments) > left:
+        problems.append(f"some of its pictures left out, since no more than {MAX_PICTURES} are shown")
+    pictures = {}
+    for name, given in islice(attachments.items(), left):
+        types = {"": given}
+        if isinstance(given, dict):
+            types = {kind: given[kind] for kind in PICTURE_TYPES if kind in given}
+        if not all(isinstance(text, str) and not NO_CHARACTER.search(text) for text in (name, *types.values())):
+            problems.append("its pictures could not be read")
+            return {}
+        pictures[name] = types
+    return pictures
 
 
 # From cells to a notebook that can be graded
@@ -353,6 +364,12 @@ def _listed(names):
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def _first_of(names):
+    """List names, of which there may be thousands."""
+    more = [f"{len(names) - 5} more"] if len(names) > 5 else []
+    return _listed(names[:5] + more) if names else ""
+
+
 def _arranged(cells, lab, repairs):
     """Return the student's cells, and the names of the lab's that are missing, in an order that can be graded.
 
@@ -436,7 +453,7 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
     """Choose from notebooks that a student handed in the one to grade.
 
     The exact name of the lab comes first, then any name with that of the lab in it, then any notebook with at least
-    half of the lab's cells. Among equals, the newest is taken.
+    half of the lab's cells, of the first hundred. Among equals, the newest is taken.
 
     Parameters
     ----------
@@ -454,11 +471,11 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
     exact = [path for path in paths if path.name == f"{lab}.ipynb"]
     files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     alike = [path for path in files if lab.lower() in re.sub("[ _]+", "-", path.stem.lower())]
-    candidates = exact or alike or [path for path in files if _holds(path, source)]
-    names = _listed([shown(path.name) for path in paths]) if paths else ""
+    candidates = exact or alike or [path for path in files[:MAX_NOTEBOOKS] if _holds(path, source)]
+    names = _first_of([shown(path.name) for path in paths])
     if not candidates:
         return None, [f"No notebook of {lab} was found, only {names}."] if paths else []
-    chosen = max(candidates, key=lambda path: (path.lstat().st_mtime, paths.index(path)))
+    chosen = max(reversed(candidates), key=lambda path: path.lstat().st_mtime)  # of one date, the last
     repairs = [f"Of the notebooks {names}, {shown(chosen.name)} is graded."] if len(paths) > 1 else []
     if not exact:
         repairs.append(f"The notebook was named {shown(chosen.name)}; its name should be {lab}.ipynb.")
@@ -492,8 +509,7 @@ def left_out(folder: Path) -> list[str]:
         kind = kind_of(path) or (f"larger than {MAX_BYTES // 2**20} MB" if status.st_size > MAX_BYTES else "")
         if kind:
             found.append(f"{shown(path.name)} ({kind})")
-    more = [f"{len(found) - 5} more"] if len(found) > 5 else []
-    return [f"Not opened, since only the notebook is needed: {_listed(found[:5] + more)}."] if found else []
+    return [f"Not opened, since only the notebook is needed: {_first_of(found)}."] if found else []
 
 
 def is_possible(date: float) -> bool:
