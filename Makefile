@@ -2,7 +2,11 @@
 VENV := .venv
 PORT := 8000
 PYTHON := $(VENV)/bin/python
+COURSE := $(VENV)/bin/mlcourse
 READY := $(VENV)/ready
+STUDENT_READY := $(VENV)/ready-for-labs
+LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
+	--upgrade --quiet
 
 .PHONY: help serve book pdf offline test cold diff-site check-links bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
@@ -11,51 +15,52 @@ help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-20s %s\n", $$1, $$2}'
 
 serve: $(READY)  ## build the book and serve it on this machine (PORT=8000)
-	@$(PYTHON) -m mlcourse.book serve --port $(PORT)
+	@$(COURSE) book serve --port $(PORT)
 
 book: $(READY)  ## build the book into _build/html
-	@$(PYTHON) -m mlcourse.book build
+	@$(COURSE) book build
 
 pdf: $(READY)  ## print the whole book into _build/book.pdf
-	@$(PYTHON) -m mlcourse.site.printing pdf
+	@$(COURSE) book pdf
 
 offline: $(READY)  ## pack the site into _build/book-offline.zip, for readers without a network
-	@$(PYTHON) -m mlcourse.site.printing offline
+	@$(COURSE) book offline
 
 # One thread per worker: a worker for every core is started already, and more threads only wait for one another
 test: export OMP_NUM_THREADS = 1
 test: $(READY)  ## run every check
-	@$(PYTHON) -m mlcourse.book build
-	@$(PYTHON) -m mlcourse.grading.labs --sources
+	@$(COURSE) book build
+	@$(COURSE) release --sources
 	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
 	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
 	@echo "Running the labs and all other checks ..."
 	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
 
 check-links: $(READY)  ## ask every address on other hosts that the course names (needs a network)
-	@$(PYTHON) -m mlcourse.book build
+	@$(COURSE) book build
 	@$(PYTHON) tests/links.py
 
 cold: $(READY)  ## run every chapter and lab without a cache, print the times, and try the labs in more ways
-	@$(PYTHON) -m mlcourse.book cold
+	@$(COURSE) release --sources
+	@$(COURSE) book cold
 	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/test_validate.py
 	@SECRETS=20 $(PYTHON) -m pytest tests/test_answers.py -k other_secrets
 
 diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
-	@$(PYTHON) -m mlcourse.site_diff "$(REV)"
+	@$(COURSE) book diff "$(REV)"
 
 bench: $(READY)  ## measure how fast a class is graded, beside plain nbgrader
 	@$(PYTHON) tests/bench.py
 
-lab: $(READY)  ## open JupyterLab on the labs (OPTIONS="--no-browser")
-	@$(PYTHON) -m mlcourse.cli lab $(OPTIONS)
+lab: $(STUDENT_READY)  ## open JupyterLab on the labs (OPTIONS="--no-browser")
+	@$(COURSE) lab $(OPTIONS)
 
 labs: $(READY)  ## regenerate labs/ from solutions/
-	@$(PYTHON) -m mlcourse.grading.labs
+	@$(COURSE) release
 
-lock:  ## write requirements.lock from pyproject.toml (needs uv)
-	@uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-strip-extras \
-		--no-header --upgrade --quiet --output-file requirements.lock
+lock:  ## write the lock files from pyproject.toml (needs uv)
+	@$(LOCK) --all-extras --output-file requirements.lock
+	@$(LOCK) --constraint requirements.lock --output-file requirements-student.lock
 
 test-versions: $(READY)  ## run every check on the lowest or the newest versions (WHICH=lowest, WHICH=newest)
 	@sh tests/versions.sh "$(WHICH)" $(PYTHON)
@@ -64,4 +69,9 @@ clean:  ## delete what was built (the environment stays)
 	@rm -rf _build source
 
 $(READY): requirements.lock pyproject.toml
-	@sh .ci/setup "$(VENV)"
+	@sh .ci/setup "$(VENV)" requirements.lock
+	@touch $(READY) $(STUDENT_READY)
+
+$(STUDENT_READY): requirements-student.lock pyproject.toml
+	@sh .ci/setup "$(VENV)" requirements-student.lock
+	@touch $(STUDENT_READY)

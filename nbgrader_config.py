@@ -17,8 +17,8 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from mlcourse.grading import reading
-from mlcourse.grading.preprocessors import (
+from coursegrader import reading
+from coursegrader.preprocessors import (
     DrawAnew,
     GradeInBox,
     SayWhatHappened,
@@ -27,7 +27,7 @@ from mlcourse.grading.preprocessors import (
     ShowWithinLimits,
     WriteFeedback,
 )
-from mlcourse.grading.submissions import ReadSubmission, before_grading
+from coursegrader.submissions import ReadSubmission, before_grading
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 

@@ -1,47 +1,36 @@
 """The command line of the course: ``mlcourse COMMAND ...``.
 
-Students' commands stand here, instructors' in `mlcourse.grading.cli`. Each imports what it needs when it runs.
+The students' commands are in `mlcourse.student.commands`. Another package brings its own: it names a module in the
+entry point group ``mlcourse.commands``. Such a module has a function ``add_commands``, which adds the commands to the
+parser, and ``EXAMPLES``, a text for the end of the help. It may have a function ``installation``, which returns a
+sentence for ``mlcourse doctor``.
 """
 
 import argparse
 import errno
 import sys
-from pathlib import Path
 
-EPILOG = """
-For students:
-  mlcourse lab                                       open the labs in JupyterLab
-  mlcourse update                                    fetch new versions of the labs, and keep your answers
-  mlcourse doctor                                    say what is wrong with your installation, and how to mend it
+from mlcourse import CourseError
+from mlcourse.student import commands as student
 
-For instructors, a lab's way through a term:
-  mlcourse release lab-01-toy-regression             make the students' notebook
-  mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
-  mlcourse grade lab-01-toy-regression               grade it
-  mlcourse report lab-01-toy-regression              see how the class did
-  jupyter lab                                        mark the written answers in the formgrader
-  mlcourse feedback lab-01-toy-regression            write a page for each student
-  mlcourse export                                    write the grades as a table
-
+GROUP = "mlcourse.commands"
+EXIT_CODES = """
 Exit codes: 0 done; 1 not done, with a message that says why; 2 the command was not understood; 130 stopped by Ctrl-C.
 """
 
 
 def main(arguments=None):
     """Run one command and exit with its code."""
-    from mlcourse.grading import GradingError
-    from mlcourse.student import StudentError
-
     parser = make_parser()
     options, others = parser.parse_known_args(arguments)
-    if others and options.run is not lab:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    if others and not options.takes_all:
+        parser.error("unrecognized arguments: " + " ".join(others))
     options.others = others
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold what the terminal cannot show
     try:
         sys.exit(options.run(options) or 0)
-    except (GradingError, StudentError) as error:
+    except CourseError as error:
         sys.exit(f"Error: {error}")
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -54,71 +43,39 @@ def main(arguments=None):
 
 def make_parser():
     """Return the parser of the command line."""
-    from mlcourse.grading.cli import add_commands
-
+    modules = command_modules()
     parser = argparse.ArgumentParser(
         prog="mlcourse",
-        description="Open and update the labs of the course, or release, collect and grade them.",
-        epilog=EPILOG,
+        description="The commands of the course.",
+        epilog="\n".join([module.EXAMPLES for module in modules] + [EXIT_CODES]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name, run, says, example):
+    def command(name, run, says, example, takes_all=False):
         words = {"help": says, "description": f"{says[0].upper()}{says[1:]}.", "epilog": f"Example: {example}"}
         command = commands.add_parser(name, **words)
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, takes_all=takes_all)
         return command
 
-    command("lab", lab, "open the labs in JupyterLab, which takes all further options", "mlcourse lab --no-browser")
-
-    one = command(
-        "update",
-        update,
-        "fetch new versions of the labs, and keep your answers",
-        "mlcourse update, or mlcourse update ~/Downloads/course.zip",
-    )
-    one.add_argument(
-        "source",
-        metavar="FROM",
-        nargs="?",
-        type=Path,
-        help="a folder or zip archive with the new labs (default: the branch that your clone follows, by git)",
-    )
-
-    command("doctor", doctor, "say what is wrong with your installation, and how to mend it", "mlcourse doctor")
-    add_commands(command)
+    for module in modules:
+        module.add_commands(command)
     return parser
 
 
-def lab(options):
-    """Open JupyterLab on the labs."""
-    from mlcourse.student import course_folder
-    from mlcourse.student.lab import open_lab
+def command_modules():
+    """Return the modules that bring commands, the students' first; a package without its dependencies brings none."""
+    found = [student]
+    if sys.version_info < (3, 10):  # noqa: UP036 (`mlcourse doctor` then says what to install)
+        return found
+    from importlib.metadata import entry_points
 
-    open_lab(course_folder(), options.others)
-
-
-def update(options):
-    """Fetch changed labs and say what became of each."""
-    from mlcourse.student import course_folder
-    from mlcourse.student.update import update
-
-    labs, backup = update(course_folder(), options.source)
-    for lab in labs:
-        print(lab.told())
-    if backup:
-        print(f"What these notebooks were before lies beside each, in the folder {backup}.")
-        print("If JupyterLab is open, choose File > Reload Notebook from Disk in each of them.")
-    if not labs:
-        print("Your labs are up to date.")
-
-
-def doctor(options):
-    """Look at the installation and say how to mend it."""
-    from mlcourse.student.doctor import run_doctor
-
-    return run_doctor()
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            found.append(point.load())
+        except ModuleNotFoundError:
+            continue
+    return found
 
 
 if __name__ == "__main__":

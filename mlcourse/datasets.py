@@ -254,7 +254,7 @@ def load_us_states():
     """
     import geopandas  # takes a second, and only this function needs it
 
-    with _data_file("us_states_2016.geojson").open("rb") as file:  # see mlcourse.recorder
+    with _data_file("us_states_2016.geojson").open("rb") as file:  # GDAL's own reading goes unseen
         return geopandas.read_file(file)[["NAME", "STUSPS", "geometry"]]
 
 

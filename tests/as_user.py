@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from mlcourse.grading import sandbox
+from coursegrader import sandbox
 
 ROOT = Path(__file__).parents[1]
 

@@ -21,10 +21,10 @@ import yaml
 from distributed import LocalCluster
 
 from course import Lab, make_course
-from mlcourse.grading.desk import FEW, Desk
-from mlcourse.grading.grade import grade_class
-from mlcourse.grading.labs import grade_id
-from mlcourse.grading.results import cells_of
+from coursegrader.desk import FEW, Desk
+from coursegrader.grade import grade_class
+from coursegrader.labs import grade_id
+from coursegrader.results import cells_of
 from paths import ROOT
 
 LABS = ["lab-01-toy-regression", "lab-04-digits-classification"]

@@ -4,9 +4,9 @@ At each solution cell the student's process forks for every answer, so that each
 leaves nothing behind; the test cells run outside the box, as they always do.
 """
 
-from mlcourse.grading.cells import Cell
-from mlcourse.grading.labs import grade_id, grader
-from mlcourse.grading.trial import solution_cells, test_cells
+from coursegrader.cells import Cell
+from coursegrader.labs import grade_id, grader
+from coursegrader.trial import solution_cells, test_cells
 
 FORK = """
 def _try_each_answer_in_a_copy():
@@ -20,7 +20,7 @@ NEXT = "import os\nos._exit(0)"  # answered by the copy for the next answer
 
 
 def try_in_the_box(desk, notebook, answers, secret=()):
-    """Do what `mlcourse.grading.trial.try_answers` does, in the grader."""
+    """Do what `coursegrader.trial.try_answers` does, in the grader."""
     cells, places = cells_to_try(notebook, answers)
     result = desk.grade(cells, secret)
     assert not result["stopped"], result["stopped"]

@@ -10,7 +10,7 @@ import matplotlib
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from mlcourse.grading.desk import missing
+from coursegrader.desk import missing
 from paths import CHAPTERS, COURSES, ROOT
 
 matplotlib.use("Agg")

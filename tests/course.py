@@ -19,7 +19,7 @@ import nbformat
 from nbgrader import api
 from nbgrader.api import Gradebook
 
-from mlcourse.grading.labs import grade_id, grader, release, secret_lines
+from coursegrader.labs import grade_id, grader, release, secret_lines
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'

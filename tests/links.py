@@ -19,7 +19,17 @@ from bs4 import BeautifulSoup
 
 from paths import ROOT
 
-SOURCES = ("*.md", "*.bib", "*.cff", "_config.yml", "book/*.md", "data/*.md", "mlcourse/**/*.py", "solutions/*.md")
+SOURCES = (
+    "*.md",
+    "*.bib",
+    "*.cff",
+    "_config.yml",
+    "book/*.md",
+    "data/*.md",
+    "mlcourse/**/*.py",
+    "course*/**/*.py",
+    "solutions/*.md",
+)
 ADDRESS = re.compile(r"https?://[^\s<>()\[\]{}\"'`|\\]+")
 # Not links: this machine, and names that only look like addresses
 NO_LINK = re.compile(r"https?://(?:127\.0\.0\.1|localhost|www\.w3\.org/(?:1999|2000)/)")

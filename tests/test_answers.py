@@ -1,6 +1,6 @@
 """The checks of every lab grade right work right and wrong work wrong, and say what is wrong.
 
-`mlcourse.grading.audit` tries the answers of ``tests/answers/LAB.yml`` and the mutants of the solution.
+`coursegrader.audit` tries the answers of ``tests/answers/LAB.yml`` and the mutants of the solution.
 """
 
 import os
@@ -12,9 +12,9 @@ from multiprocessing import get_context
 import pytest
 
 from boxed import try_in_the_box
-from mlcourse.grading import audit
-from mlcourse.grading.desk import Desk
-from mlcourse.grading.labs import read_lab
+from coursegrader import audit
+from coursegrader.desk import Desk
+from coursegrader.labs import read_lab
 from paths import LABS, ROOT
 
 # Answers to which the grader says something else than the same test cell in the notebook. The points never differ.
@@ -47,7 +47,7 @@ SECRET = (314159265, 358979323, 846264338)
 OTHER_SECRETS = [(number, number**2, number**3) for number in range(1, 1 + int(os.environ.get("SECRETS", "0")))]
 # An audit needs a fresh process, which is small: a worker that ran other tests takes several times as long to fork
 FRESH = get_context("forkserver")
-FRESH.set_forkserver_preload(["mlcourse.grading.audit", "mlcourse.plotting", "sklearn.ensemble"])
+FRESH.set_forkserver_preload(["coursegrader.audit", "mlcourse.plotting", "sklearn.ensemble"])
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 

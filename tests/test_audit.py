@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from course import LiveParts, text_of
-from mlcourse.grading import GradingError, trial
-from mlcourse.grading.audit import audit, run_audit, write_page
-from mlcourse.grading.mutants import mutants
+from coursegrader import GradingError, trial
+from coursegrader.audit import audit, run_audit, write_page
+from coursegrader.mutants import mutants
 
 LAB = "lab-01-double"
 SOURCE = """\

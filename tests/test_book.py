@@ -6,7 +6,9 @@ import socket
 import pytest
 from bs4 import BeautifulSoup
 
-from mlcourse import book
+from coursebook import BookError
+from coursebook import build as book
+from mlcourse.cli import main
 from tiny import TinyCourse
 
 
@@ -77,18 +79,18 @@ def test_a_port_in_use_is_said_before_anything_is_built(course):
     course.write()
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(book.BookError, match=f"port {port} cannot be used.*make serve PORT="):
+        with pytest.raises(BookError, match=f"port {port} cannot be used.*make serve PORT="):
             book.serve(port, course.root)
     assert course.executions() == 0
 
 
 def test_an_error_ends_the_command_with_one_sentence_and_a_status(monkeypatch):
     def fail():
-        raise book.BookError("the reason")
+        raise BookError("the reason")
 
     monkeypatch.setattr(book, "build", fail)
     with pytest.raises(SystemExit) as stop:
-        book.main(["build"])
+        main(["book", "build"])
     assert stop.value.code == "Error: the reason"
 
 

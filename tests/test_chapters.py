@@ -6,7 +6,7 @@ import re
 import jupytext
 import pytest
 
-from mlcourse import course_map
+from coursebook import course_map
 from paths import CHAPTERS, LABS, ROOT
 
 CHAPTER_TEXTS = {name: (ROOT / "book" / f"{name}.md").read_text("utf-8") for name in CHAPTERS}

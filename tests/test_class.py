@@ -16,8 +16,8 @@ import nbformat
 import pytest
 
 from course import Lab, make_course
+from coursegrader import grade
 from mlcourse.cli import main
-from mlcourse.grading import grade
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"

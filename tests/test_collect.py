@@ -16,10 +16,10 @@ from datetime import datetime
 import nbformat
 import pytest
 
-from mlcourse.grading import GradingError
-from mlcourse.grading import collect as module
-from mlcourse.grading.collect import collect, identifier
-from mlcourse.grading.labs import read_lab
+from coursegrader import GradingError
+from coursegrader import collect as module
+from coursegrader.collect import collect, identifier
+from coursegrader.labs import read_lab
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"

@@ -1,8 +1,10 @@
 """The course map: what it takes from the chapters and the labs, and what it says if they lack it."""
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from mlcourse import course_map
+from coursebook import course_map
 
 CHAPTER = """(sec-soils)=
 # Soils
@@ -28,33 +30,25 @@ CHAPTER = """(sec-soils)=
 (lab-01)=
 ### The lab
 """
-LAB = """---
-jupytext:
-  text_representation:
-    format_name: myst
----
-
-# Lab 1 · Soils
+TEXT = """# Lab 1 · Soils
 
 | **Time** | about 40 minutes |
 
 ## Exercise 1 · Sand
 
-*{{ points feel }},
+*2 points,
 objective SO-1*
-
-```{code-cell} ipython3
-:nbgrader: {grade_id: feel-1, points: 2}
-assert True
-```
 """
+GRADER = {"grade_id": "feel-1", "grade": True, "solution": False, "points": 2}
+CELLS = [new_markdown_cell(TEXT), new_code_cell("assert True", metadata={"nbgrader": GRADER})]
+LAB = nbformat.writes(new_notebook(cells=CELLS), ensure_ascii=False)
 
 
 @pytest.fixture
 def course(tmp_path):
     (tmp_path / "_toc.yml").write_text("parts:\n- numbered: true\n  chapters:\n  - file: book/soils\n")
-    for name, text in (("book/soils.md", CHAPTER), ("solutions/lab-01-soils.md", LAB)):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name, text in (("book/soils.md", CHAPTER), ("labs/lab-01-soils/lab-01-soils.ipynb", LAB)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -82,8 +76,8 @@ def test_a_page_that_asks_for_nothing_stays_as_it_is(course):
     [
         ("book/soils.md", "about 75 minutes", "a while", "soils.md: a chapter opens with"),
         ("book/soils.md", ":class: objectives", ":class: note", "soils.md: a chapter opens with"),
-        ("solutions/lab-01-soils.md", "about 40 minutes", "a while", "lab-01-soils.md: a lab opens with"),
-        ("solutions/lab-01-soils.md", "## Exercise 1 · Sand", "Sand", "feel-1 is graded, but stands below no"),
+        ("labs/lab-01-soils/lab-01-soils.ipynb", "about 40 minutes", "a while", "lab-01-soils.ipynb: a lab opens with"),
+        ("labs/lab-01-soils/lab-01-soils.ipynb", "## Exercise 1 · Sand", "Sand", "feel-1 is graded, but stands below"),
     ],
 )
 def test_a_source_that_lacks_what_the_map_needs_is_named(course, file, old, new, message):

@@ -15,13 +15,14 @@ import mlcourse
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-DEPENDENCIES = {one.name: one for one in map(Requirement, PROJECT["dependencies"])}
-LOCK = (ROOT / "requirements.lock").read_text("utf-8")
+GROUPS = PROJECT["optional-dependencies"]
+EVERYTHING = [*PROJECT["dependencies"], *(one for name in ("book", "grade", "test") for one in GROUPS[name])]
+DEPENDENCIES = {one.name: one for one in map(Requirement, EVERYTHING)}
 
 
-def locked():
-    """Yield name, version, marker and number of hashes of each entry of the lock file."""
-    for entry in re.split(r"\n(?=\w)", LOCK.replace("\\\n", " ")):
+def locked(file="requirements.lock"):
+    """Yield name, version, marker and number of hashes of each entry of a lock file."""
+    for entry in re.split(r"\n(?=\w)", (ROOT / file).read_text("utf-8").replace("\\\n", " ")):
         match = re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([\w.]+)\s*(?:;\s*(.*?))?\s*(?=--hash)", entry)
         assert match, f"not an exact version with hashes: {entry[:80]}"
         yield match[1], Version(match[2]), match[3], entry.count("--hash=sha256:")
@@ -45,8 +46,25 @@ def test_every_dependency_is_locked_within_its_range_and_with_hashes():
         assert all(requirement.specifier.contains(version) for version in versions[name]), name
 
 
+def test_what_students_install_is_part_of_the_whole_and_builds_and_checks_nothing():
+    everything = {(name, version) for name, version, _, _ in locked()}
+    students = {(name, version) for name, version, _, _ in locked("requirements-student.lock")}
+    names = {name for name, _ in students}
+    assert students <= everything
+    assert {one.name for one in map(Requirement, PROJECT["dependencies"])} <= names
+    assert not names & {"sphinx", "jupyter-book", "playwright", "pytest", "ruff", "spylls", "axe-playwright-python"}
+
+
 def test_no_file_names_the_address_of_a_package_index():
-    for name in ("requirements.lock", "pyproject.toml", "environment.yml", "Makefile", ".ci/run", ".ci/setup"):
+    for name in (
+        "requirements.lock",
+        "requirements-student.lock",
+        "pyproject.toml",
+        "environment.yml",
+        "Makefile",
+        ".ci/run",
+        ".ci/setup",
+    ):
         assert not re.search(r"https?://|--index|--find-links|--extra", (ROOT / name).read_text("utf-8")), name
 
 
@@ -65,8 +83,8 @@ def test_every_dependency_says_why_it_is_there_or_is_one_of_the_owner_s():
     ]
     lines = (ROOT / "pyproject.toml").read_text("utf-8").splitlines()
     for name in set(DEPENDENCIES) - set(owners):
-        (line,) = [line for line in lines if re.match(rf'\s+"{name}(\[.*\])?[><=]', line)]
-        assert re.search(r",\s+# [\w`]", line), name
+        listed = [line for line in lines if re.match(rf'\s+"{name}(\[.*\])?[><=]', line)]
+        assert listed and all(re.search(r",\s+# [\w`]", line) for line in listed), name
 
 
 def test_the_version_and_the_address_of_the_course_are_the_same_everywhere():
@@ -88,7 +106,7 @@ class TestSetUp:
             script.chmod(0o755)
         environment = {"PATH": str(tmp_path / "bin")}
         return subprocess.run(
-            ["/bin/sh", ROOT / ".ci" / "setup", tmp_path / "venv"],
+            ["/bin/sh", ROOT / ".ci" / "setup", tmp_path / "venv", "requirements.lock"],
             env=environment,
             capture_output=True,
             text=True,

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 
+import nbformat
 import pytest
 
-from mlcourse import book, execution
+from coursebook import BookError, execution
+from coursebook import build as book
 from paths import ROOT
 
 CELL = """```{{code-cell}} ipython3
@@ -36,7 +38,7 @@ class Course:
 
     def write(self, name, text):
         path = self.root / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
 
     def pages(self, **codes):
@@ -54,6 +56,11 @@ class Course:
 
     def outputs(self, name):
         return json.loads((self.output / "notebooks" / f"{name}.ipynb").read_text())["cells"][0]["outputs"]
+
+
+def notebook(code):
+    """Return the text of a notebook with one cell."""
+    return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]))
 
 
 MEET = """import pathlib, time
@@ -121,14 +128,15 @@ def test_a_chapter_that_left_the_book_leaves_its_notebook_too(course):
 
 def test_every_data_file_is_seen_when_its_loader_reads_it():
     code = f"""
-from mlcourse import datasets, recorder
-recorder.start()
+from coursebook import dependency_tracker
+from mlcourse import datasets
+dependency_tracker.start()
 for name, load in vars(datasets).items():
     if name.startswith("load_toy_reg"):
         load("train"), load("test")
     elif name.startswith("load_"):
         load()
-print(recorder.report({str(ROOT)!r}))
+print(dependency_tracker.report({str(ROOT)!r}))
 """
     seen = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)["files"]
     files = {f"data/{path.name}" for path in (ROOT / "data").iterdir() if path.suffix != ".md"}
@@ -137,10 +145,10 @@ print(recorder.report({str(ROOT)!r}))
 
 def test_a_cold_run_executes_chapters_and_labs_without_a_cache_and_names_what_failed(course, capsys):
     course.pages(page="1 + 1")
-    course.write("solutions/lab-01-right.md", HEAD + CELL.format(code="2 + 2"))
-    course.write("solutions/lab-02-wrong.md", HEAD + CELL.format(code="undefined_name"))
+    course.write("source/lab-01-right/lab-01-right.ipynb", notebook("2 + 2"))
+    course.write("source/lab-02-wrong/lab-02-wrong.ipynb", notebook("undefined_name"))
     course.execute()
-    with pytest.raises(book.BookError, match="(?s)source/lab-02-wrong: .*undefined_name.*cannot be executed"):
+    with pytest.raises(BookError, match="(?s)source/lab-02-wrong: .*undefined_name.*cannot be executed"):
         book.cold(course.root)
     table = capsys.readouterr().out
     assert "book/page " in table and "source/lab-01-right " in table
@@ -150,5 +158,5 @@ def test_a_cold_run_executes_chapters_and_labs_without_a_cache_and_names_what_fa
 
 def test_a_cold_run_of_a_lab_that_is_not_well_formed_says_so(course):
     course.pages(page="1 + 1")
-    with pytest.raises(book.BookError, match="no file lab-"):
+    with pytest.raises(BookError, match="no file lab-"):
         book.cold(course.root)

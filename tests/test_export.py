@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from classroom import Classroom
-from mlcourse.grading import GradingError
-from mlcourse.grading.export import export
+from coursegrader import GradingError
+from coursegrader.export import export
 
 
 @pytest.fixture

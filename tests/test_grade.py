@@ -13,12 +13,12 @@ import pytest
 from distributed import LocalCluster
 
 from course import Lab, make_course
+from coursegrader import GradingError
+from coursegrader.cells import Cell
+from coursegrader.desk import Desk
+from coursegrader.grade import grade_class, gradebook_of, uninterrupted
+from coursegrader.labs import nbgrader_config, release
 from mlcourse.cli import main
-from mlcourse.grading import GradingError
-from mlcourse.grading.cells import Cell
-from mlcourse.grading.desk import Desk
-from mlcourse.grading.grade import grade_class, gradebook_of, uninterrupted
-from mlcourse.grading.labs import nbgrader_config, release
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -85,7 +85,7 @@ def test_nbgrader_autograde_records_the_same(graded):
     ("words", "instead"),
     [
         ("\nc.HTMLExporter", "\nc.HTMLExporter.colour = unknown\nc.HTMLExporter"),
-        ("mlcourse.grading.preprocessors", "mlcourse.nowhere"),
+        ("coursegrader.preprocessors", "mlcourse.nowhere"),
     ],
     ids=["an unknown name", "a missing package"],
 )

@@ -21,10 +21,10 @@ import pytest
 import yaml
 
 from course import Lab, LiveParts, make_course, text_of
-from mlcourse.grading import GradingError
-from mlcourse.grading.cells import CUT_OFF, Cell
-from mlcourse.grading.desk import Desk
-from mlcourse.grading.labs import grade_id, squeezed
+from coursegrader import GradingError
+from coursegrader.cells import CUT_OFF, Cell
+from coursegrader.desk import Desk
+from coursegrader.labs import grade_id, squeezed
 from paths import ROOT
 
 LIMITS = {"cell": 2, "test": 3, "question": 5, "grace": 3, "total": 60}
@@ -356,8 +356,8 @@ def test_a_server_that_is_killed_takes_everything_with_it(desk):
 
 def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
     script = """if True:
-        from mlcourse.grading.desk import Desk
-        from mlcourse.grading.cells import Cell
+        from coursegrader.desk import Desk
+        from coursegrader.cells import Cell
         desk = Desk()
         desk.grade([])
         print(desk.process.pid, flush=True)
@@ -371,7 +371,7 @@ def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
     run.kill()
     run.wait()
     assert len(below) > 6, "the two programs and what they have forked for the notebook"
-    assert not left([(server, "mlcourse.grading.desk"), *below])
+    assert not left([(server, "coursegrader.desk"), *below])
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
     assert not list(tmp_path.iterdir())
 
@@ -397,7 +397,7 @@ def test_nothing_is_left_when_the_desk_closes(desk):
     grade(desk, ATTACKS["detached-child"]["code"])
     server, below = desk.process.pid, processes(desk.process.pid)
     desk.close()
-    assert not left([(server, "mlcourse.grading.desk"), *below])
+    assert not left([(server, "coursegrader.desk"), *below])
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
 
 

@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 import test_hostile as hostile
-from mlcourse.grading.desk import Desk
+from coursegrader.desk import Desk
 from paths import ROOT
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from course import without_markers
-from mlcourse.grading.labs import grade_id, grader, read_lab
+from coursegrader.labs import grade_id, grader, read_lab
 from mlcourse.student.notebooks import has_passed, is_test, read
 from paths import LABS, ROOT
 from servers import served

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from mlcourse.grading.labs import grade_id, read_lab
+from coursegrader.labs import grade_id, read_lab
 from paths import LABS, ROOT
 
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.S)

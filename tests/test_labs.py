@@ -12,9 +12,9 @@ from bs4 import BeautifulSoup
 from nbconvert.exporters import HTMLExporter
 
 from course import Course, LiveParts, calls, errors, make_course, text_of
-from mlcourse.grading.labs import REGIONS, LabError, grade_id, read_lab, release, secret_lines, squeezed
-from mlcourse.grading.preprocessors import NO_TEXT, ShowHintsOnly, WriteFeedback
-from mlcourse.grading.trial import solution_cells
+from coursegrader.labs import REGIONS, LabError, grade_id, read_lab, release, secret_lines, squeezed
+from coursegrader.preprocessors import NO_TEXT, ShowHintsOnly, WriteFeedback
+from coursegrader.trial import solution_cells
 from paths import COURSES, LABS, ROOT
 
 UNSOLVED = ("is not written yet", "is not defined")

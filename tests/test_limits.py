@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from coursegrader import desk, limits, seccomp
 from mlcourse.cli import main
-from mlcourse.grading import desk, limits, seccomp
 from paths import ROOT
 
 PROGRAM = """

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mlcourse.grading.cells import Cell
-from mlcourse.grading.desk import FEW, Desk
-from mlcourse.grading.limits import children
+from coursegrader.cells import Cell
+from coursegrader.desk import FEW, Desk
+from coursegrader.limits import children
 
 GIVEN = "import numpy as np\nimport matplotlib.pyplot as plt\nfrom mlcourse import plotting\nplotting.use_style()"
 DRAW = "fig, (left, right) = plt.subplots(ncols=2)\nleft.plot(np.arange(5), {0}, label='curve')\nright.hist({0})\n{1}"

@@ -18,8 +18,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import all_estimators
 
-from mlcourse.grading import examiner, plain
-from mlcourse.grading.cells import Cell, Examined, Malformed, failure, read_verdict, verdict
+from coursegrader import examiner, plain
+from coursegrader.cells import Cell, Examined, Malformed, failure, read_verdict, verdict
 
 # The base types of plain data, written down here a second time: whoever lets another one cross has to think of it
 NUMBERS = {type(None), type(...), bool, int, float, complex, str, bytes}

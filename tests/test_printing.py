@@ -10,7 +10,7 @@ from pypdf import PdfReader
 from pypdf.generic import IndirectObject
 
 from browser import DISTORTED, SHOW_ALL
-from mlcourse.site import printing
+from coursebook.site import printing
 from paths import PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
@@ -20,7 +20,7 @@ SHEET = (297 - 20 - 22) / 25.4 * 96
 
 @pytest.fixture(scope="module")
 def pdf():
-    subprocess.run([sys.executable, "-m", "mlcourse.site.printing", "pdf"], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "mlcourse.cli", "book", "pdf"], cwd=ROOT, check=True)
     return PdfReader(ROOT / "_build" / "book.pdf")
 
 

@@ -11,10 +11,10 @@ import matplotlib.figure
 import nbformat
 import pytest
 
-from mlcourse.grading import reading
-from mlcourse.grading.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
-from mlcourse.grading.reading import clean, highlighted, rendered
-from mlcourse.grading.similarity import normalised
+from coursegrader import reading
+from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
+from coursegrader.reading import clean, highlighted, rendered
+from coursegrader.similarity import normalised
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

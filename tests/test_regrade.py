@@ -3,7 +3,7 @@
 import pytest
 
 from classroom import Classroom
-from mlcourse.grading.regrade import Move, moves, print_moves, snapshot
+from coursegrader.regrade import Move, moves, print_moves, snapshot
 
 LAB = "lab-01"
 

@@ -9,9 +9,9 @@ from bs4 import BeautifulSoup
 
 from classroom import Classroom
 from course import ATTACK, LiveParts
-from mlcourse.grading import GradingError, similarity
-from mlcourse.grading.report import item_analysis, write_report
-from mlcourse.grading.similarity import similar_pairs, tokens
+from coursegrader import GradingError, similarity
+from coursegrader.report import item_analysis, write_report
+from coursegrader.similarity import similar_pairs, tokens
 
 LAB = "lab-01-small"
 TESTS = {"mean-1": 1, "mean-2": 1, "line-1": 2}

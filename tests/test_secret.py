@@ -9,11 +9,11 @@ import stat
 import nbformat
 import pytest
 
+from coursegrader import GradingError, grade
+from coursegrader.desk import Desk
+from coursegrader.labs import grade_id, release
+from coursegrader.secret import Secret
 from mlcourse.cli import main
-from mlcourse.grading import GradingError, grade
-from mlcourse.grading.desk import Desk
-from mlcourse.grading.labs import grade_id, release
-from mlcourse.grading.secret import Secret
 from paths import ROOT
 
 LAB = "lab-01-double"

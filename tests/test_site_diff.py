@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from mlcourse import book, site_diff
+from coursebook import BookError, site_diff
 from tiny import TinyCourse
 
 FIGURE = "import matplotlib.pyplot as plt\nplt.plot([0, {height}]);"
@@ -126,5 +126,5 @@ def test_a_changed_number_and_a_changed_figure_of_the_working_tree_are_found_and
 
 @pytest.mark.parametrize("name", ["no-such-thing", "", "--all"])
 def test_a_revision_that_does_not_exist_is_one_clear_error(course, name):
-    with pytest.raises(book.BookError, match=f"there is no revision {name!r}: name a commit, branch or tag"):
+    with pytest.raises(BookError, match=f"there is no revision {name!r}: name a commit, branch or tag"):
         site_diff.diff_site(name, course.root)

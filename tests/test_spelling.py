@@ -9,7 +9,15 @@ from spylls.hunspell import Dictionary
 from paths import ROOT
 from prose import words_of
 
-PATTERNS = ("*.md", "book/*.md", "solutions/*.md", "data/*.md", "mlcourse/**/*.py", "mlcourse/**/*.jinja")
+PATTERNS = (
+    "*.md",
+    "book/*.md",
+    "solutions/*.md",
+    "data/*.md",
+    "mlcourse/**/*.py",
+    "course*/**/*.py",
+    "course*/**/*.jinja",
+)
 SOURCES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 WORDS = ROOT / "tests" / "words.txt"
 OWN = WORDS.read_text("utf-8").splitlines()

@@ -8,7 +8,7 @@ import sys
 import nbformat
 import pytest
 
-from mlcourse.grading.labs import grade_id, grader
+from coursegrader.labs import grade_id, grader
 from mlcourse.student.lab import after_saving, open_lab, read_progress, write_page
 from paths import LABS, ROOT
 

@@ -13,9 +13,12 @@ import jupytext
 import pytest
 from numpydoc.validate import validate
 
+import coursebook
+import coursegrader
 import mlcourse
 from paths import CHAPTERS, LABS, ROOT
 
+ROOMS = (mlcourse, coursebook, coursegrader)
 # Of a chapter's line 96 characters fit the page
 CHAPTER_WIDTH = "96"
 # Checks of numpydoc: PR of parameters, RT of what is returned, SS of the summary, GL of the form
@@ -76,7 +79,8 @@ def test_a_mistake_in_a_cell_would_be_found(tmp_path):
 
 def public_functions():
     """Yield the name of every public function and class of the course, with its module."""
-    for module in pkgutil.walk_packages(mlcourse.__path__, "mlcourse."):
+    modules = [one for room in ROOMS for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
+    for module in modules:
         for name, thing in inspect.getmembers(importlib.import_module(module.name)):
             is_ours = inspect.isfunction(thing) or inspect.isclass(thing)
             if is_ours and thing.__module__ == module.name and not name.startswith("_"):

@@ -15,10 +15,10 @@ from nbgrader.preprocessors import CheckCellMetadata, DeduplicateIds, OverwriteC
 from nbgrader.utils import is_grade, is_solution
 
 from course import Lab, grade_id, make_course, text_of
-from mlcourse.grading import GradingError
-from mlcourse.grading.labs import read_lab
-from mlcourse.grading.reading import CODE_CHARACTERS, TEXT_CHARACTERS
-from mlcourse.grading.submissions import (
+from coursegrader import GradingError
+from coursegrader.labs import read_lab
+from coursegrader.reading import CODE_CHARACTERS, TEXT_CHARACTERS
+from coursegrader.submissions import (
     MAX_BYTES,
     MAX_CELLS,
     MAX_CHARACTERS,
@@ -732,7 +732,7 @@ def course(tmp_path_factory):
     root = make_course(tmp_path_factory.mktemp("course"), [LAB])
     with (root / "nbgrader_config.py").open("a") as file:
         file.write(
-            "\nfrom mlcourse.grading.submissions import ReadSubmission, before_grading\n"
+            "\nfrom coursegrader.submissions import ReadSubmission, before_grading\n"
             "c.Autograde.exporter_class = ReadSubmission\n"
             "c.Autograde.pre_convert_hook = before_grading\n"
         )

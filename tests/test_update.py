@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from nbgrader.utils import compute_checksum
 
+from coursegrader.labs import _cell_id, grade_id
 from mlcourse.cli import main
-from mlcourse.grading.labs import _cell_id, grade_id
 from mlcourse.student import notebooks
 from mlcourse.student.notebooks import as_given, has_passed, is_test
 from mlcourse.student.update import merge

@@ -9,9 +9,9 @@ import yaml
 from nbgrader.validator import Validator
 
 from course import without_markers
-from mlcourse.grading.cells import Cell
-from mlcourse.grading.desk import Desk
-from mlcourse.grading.labs import grade_id, grader, read_lab
+from coursegrader.cells import Cell
+from coursegrader.desk import Desk
+from coursegrader.labs import grade_id, grader, read_lab
 from paths import LABS, ROOT
 
 # The one difference: an answer that inverts a nearly singular matrix is wrong by other digits in each process

@@ -8,7 +8,7 @@ import numpy as np
 from fontTools.ttLib import TTFont
 from PIL import Image
 
-from mlcourse.site import weight
+from coursebook.site import weight
 from paths import ROOT
 
 BUILT = ROOT / "_build"

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from mlcourse import book
+from coursebook import BookError
+from coursebook import build as book
 from paths import ROOT
 
 PAGE = """---
@@ -49,6 +50,6 @@ class TinyCourse:
         return book.build(self.root)
 
     def failure(self):
-        with pytest.raises(book.BookError) as error:
+        with pytest.raises(BookError) as error:
             self.build()
         return str(error.value)

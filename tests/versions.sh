@@ -27,6 +27,6 @@ else
 fi
 "$venv/bin/python" -m pip list | grep -iE '^(jupyter-book|jupyterlab|numpy|scipy|pandas|geopandas|matplotlib|scikit-learn|nbgrader|nbval|ruff) '
 rm -rf _build
-"$venv/bin/python" -m mlcourse.book build
+"$venv/bin/python" -m mlcourse.cli book build
 "$venv/bin/python" -m pytest tests
 rm -rf _build

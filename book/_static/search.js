@@ -1,5 +1,5 @@
 /* On the search page: what the glossary says of a term comes first. GLOSSARY holds page, anchor, name and definition of
-   each term (mlcourse/site/search.py). */
+   each term (coursebook/site/search.py). */
 const searchPages = Search._performSearch;
 
 Search._performSearch = (query, ...rest) => {

@@ -5,9 +5,11 @@ Nothing here imports more than the standard library before it is needed, so that
 
 from pathlib import Path
 
+from mlcourse import CourseError
 
-class StudentError(Exception):
-    """A command cannot go on; the message says why and what to do."""
+
+class StudentError(CourseError):
+    """A student's command cannot go on; the message says why and what to do."""
 
 
 def course_folder(start=None):

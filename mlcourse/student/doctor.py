@@ -42,7 +42,7 @@ def run_doctor(root=ROOT):
     """
     problems = 0
     checks = [check_python, check_packages, check_course, check_data, check_kernel, check_validate, check_writing]
-    for check in [*checks, check_grading]:
+    for check in [*checks, *checks_of_other_packages()]:
         try:
             print("ok       " + check(root))
         except Problem as problem:
@@ -214,14 +214,12 @@ def check_writing(root):
     return f"{len(labs)} labs, all of which you may write to"
 
 
-def check_grading(root):
-    """Return what holds the limits of a submission where labs can be graded; no student needs that."""
-    try:
-        from mlcourse.grading import desk, limits
-    except ImportError as error:
-        return f"no grading here, which only instructors need: {error}"
-    lack = desk.missing()
-    return f"no grading here, which only instructors need: {lack}" if lack else f"grading with {limits.sentence()}"
+def checks_of_other_packages():
+    """Return a check for each package with commands that says something of its own."""
+    from mlcourse.cli import command_modules
+
+    found = [module.installation for module in command_modules() if hasattr(module, "installation")]
+    return [lambda root, say=say: say() for say in found]
 
 
 def installed(name):

@@ -1,7 +1,7 @@
 """Read the labs of a student and tell what is given from what the student wrote.
 
 A released notebook carries all that is needed for that. nbgrader's cells hold a checksum of what was given, and the
-identifier of every other cell is the hash of its text (see `mlcourse.grading.labs`).
+identifier of every other cell is the hash of its text.
 """
 
 import hashlib

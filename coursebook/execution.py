@@ -1,0 +1,301 @@
+"""Execute the chapters in parallel before Sphinx reads them, and only those whose results may have changed.
+
+The results go into the cache from which MyST-NB reads them, and which knows a notebook by its code. Beside each stand
+the files that the cells read, and their hashes, so that a chapter is executed again if one of them has changed.
+"""
+
+import ast
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+import yaml
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from myst_nb.core.config import NbParserConfig
+from myst_nb.core.read import MystMetadataParsingError, create_nb_reader
+from myst_parser.config.main import MdParserConfig
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat import read as read_notebook
+from nbformat import write as write_notebook
+from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
+
+CACHE, NOTEBOOKS, RUNS = ".jupyter_cache", "notebooks", "runs.json"
+CACHED_NOTEBOOKS = 60
+LOCK = "requirements.lock"
+TRACKER = "__import__('coursebook.dependency_tracker', fromlist=['dependency_tracker'])"
+
+
+@dataclass
+class Run:
+    """A notebook and what came of executing it.
+
+    ``seconds`` passed by the clock, ``cpu`` seconds were worked by the cells. ``files`` are those of the course that
+    they read, relative to its folder. ``error`` is empty, or the cell that failed and its traceback.
+    """
+
+    name: str
+    notebook: NotebookNode
+    folder: Path
+    seconds: float = 0.0
+    cpu: float = 0.0
+    files: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+def cores() -> int:
+    """Return how many notebooks can run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit(runs: Iterable[Run]) -> float:
+    """Return the seconds below which no schedule can execute the notebooks: their cells' CPU time over the cores."""
+    return sum(run.cpu for run in runs) / cores()
+
+
+def settings(root: Path) -> dict:
+    """Return the configuration of the book, ``_config.yml``."""
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+
+
+def chapters(root: Path) -> list[Run]:
+    """Return the pages of the book that have cells, not executed, in the order of the contents.
+
+    What cannot be read is left out: Sphinx comes across it too, and says what is wrong.
+    """
+    extensions = settings(root).get("parse", {}).get("myst_enable_extensions", [])
+    markdown, found = MdParserConfig(enable_extensions=extensions), []
+    with contextlib.suppress(MalformedError):
+        for name in parse_toc_yaml(root / "_toc.yml"):
+            path = root / f"{name}.md"
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            with contextlib.suppress(MystMetadataParsingError):
+                if reader := create_nb_reader(str(path), markdown, NbParserConfig(), text):
+                    found.append(Run(name, reader.read(text), path.parent))
+    return found
+
+
+def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
+    """Bring the cached results of all chapters up to date.
+
+    The executed notebooks are written to the folder ``notebooks`` of `output`, unless they are there already, and times
+    and files to its ``runs.json``.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+    output : pathlib.Path
+        Its build folder.
+    log : file
+        Takes what the kernels write to their standard error.
+
+    Returns
+    -------
+    list of Run
+        The chapters that were executed. Those without an error are in the cache, whatever became of the others.
+    """
+    cache = get_cache(output / CACHE)
+    cache.change_cache_limit(CACHED_NOTEBOOKS)
+    pages, before = chapters(root), read_runs(output)
+    stale = [page for page in pages if not _is_valid(_record(cache, page), root)]
+    stale.sort(key=lambda page: (-before.get(page.name, {}).get("seconds", float("inf")), -len(str(page.notebook))))
+    started = time.time()
+
+    def keep(run):
+        inputs = {"python": platform.python_version()} | _hashes(root, [*run.files, LOCK], until=started)
+        data = {"execution_seconds": run.seconds, "cpu": run.cpu, "inputs": inputs}
+        cache.cache_notebook_bundle(CacheBundleIn(run.notebook, run.name, data=data), False, overwrite=True)
+
+    execute(stale, root, log, keep)
+    _publish(cache, pages, before, output, {run.name for run in stale})
+    return stale
+
+
+def read_runs(output: Path) -> dict[str, dict]:
+    """Return the last run of each chapter: the ``seconds``, ``cpu`` seconds and ``files`` of a `Run`, by its name."""
+    path = output / RUNS
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def execute(
+    runs: list[Run],
+    root: Path,
+    log: TextIO,
+    keep: Callable[[Run], None] | None = None,
+    environment: dict[str, str] | None = None,
+) -> None:
+    """Execute notebooks on all cores, each in a process of its own, in the order given.
+
+    Parameters
+    ----------
+    runs : list of Run
+        Their notebooks get the outputs, and the other attributes are filled in.
+    root : pathlib.Path
+        The repository of the course; the notebooks import ``mlcourse`` from there.
+    log : file
+        Takes what the kernels write to their standard error.
+    keep : function, optional
+        Called with each run that ended without an error, as soon as it did.
+    environment : dict, optional
+        Variables for the kernels beside those of this process.
+    """
+    paths = filter(None, [str(root), os.environ.get("PYTHONPATH")])
+    # One thread for each kernel: there is a kernel for every core already
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | (environment or {})
+    timeout = settings(root)["execute"]["timeout"]
+
+    async def all_of_them():
+        free = asyncio.Semaphore(cores())
+
+        async def one(run):
+            async with free:
+                await _execute(run, root, timeout, {"env": variables, "stderr": log})
+                if keep and not run.error:
+                    keep(run)
+
+        await asyncio.gather(*map(one, runs))
+
+    if runs:
+        _in_a_thread(all_of_them())
+
+
+def execute_everything(root: Path, log: TextIO) -> list[Run]:
+    """Execute all chapters, and the instructor's labs in ``source/``, without any cache, and return the runs.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+    log : file
+        Takes what the kernels write to their standard error.
+    """
+    runs = chapters(root)
+    for path in sorted(root.glob("source/*/*.ipynb")):
+        runs.append(Run(f"source/{path.stem}", read_notebook(path, as_version=4), path.parent))
+    runs.sort(key=lambda run: -len(str(run.notebook)))
+    with tempfile.TemporaryDirectory() as folder:
+        execute(runs, root, log, environment=dict.fromkeys(["IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"], folder))
+    return runs
+
+
+def table(runs: list[Run]) -> str:
+    """Return the times of runs as lines of text, the slowest first."""
+    width = max(len(run.name) for run in runs)
+    lines = [f"{'notebook':{width}}  seconds  CPU time"]
+    lines += [
+        f"{run.name:{width}}  {run.seconds:7.1f}  {run.cpu:8.1f}{'  failed' if run.error else ''}"
+        for run in sorted(runs, key=lambda run: -run.seconds)
+    ]
+    return "\n".join(lines)
+
+
+def _in_a_thread(coroutine):
+    """Run a coroutine beside any event loop of this thread. Ctrl-C cancels it, and is raised once that is done."""
+    loop = asyncio.SelectorEventLoop()
+    task = loop.create_task(coroutine)
+
+    def run():
+        try:
+            loop.run_until_complete(task)
+        finally:
+            for left in asyncio.all_tasks(loop):
+                left.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(run)
+            try:
+                future.result()
+            except BaseException:
+                loop.call_soon_threadsafe(task.cancel)
+                raise
+    finally:
+        loop.close()
+
+
+async def _execute(run, root, timeout, kernel):
+    client = NotebookClient(
+        run.notebook, timeout=timeout, record_timing=False, resources={"metadata": {"path": str(run.folder)}}
+    )
+    started = time.perf_counter()
+    try:
+        async with client.async_setup_kernel(**kernel):
+            await _ask(client, f"{TRACKER}.start()")
+            await client.async_execute(cleanup_kc=False)
+            report = json.loads(ast.literal_eval(await _ask(client, f"{TRACKER}.report({str(root)!r})")))
+            run.cpu, run.files = report["cpu"], report["files"]
+    except Exception as error:
+        run.error = str(error) or type(error).__name__
+    run.seconds = time.perf_counter() - started
+
+
+async def _ask(client, expression):
+    """Return the representation of an expression's value in the kernel, without a trace in the notebook."""
+    message = client.kc.execute("", silent=True, user_expressions={"value": expression})
+    value = (await client.async_wait_for_reply(message))["content"]["user_expressions"]["value"]
+    if value["status"] != "ok":
+        raise RuntimeError(f"{value['ename']}: {value['evalue']}")
+    return value["data"]["text/plain"]
+
+
+def _record(cache, page):
+    """Return what the cache holds for the code of a page, or None."""
+    try:
+        return cache.match_cache_notebook(page.notebook)
+    except KeyError:
+        return None
+
+
+def _is_valid(record, root):
+    if not record or "inputs" not in record.data:
+        return False
+    inputs = dict(record.data["inputs"])
+    return inputs.pop("python") == platform.python_version() and inputs == _hashes(root, inputs)
+
+
+def _hashes(root, files, until=float("inf")):
+    """Return the hash of each file, None for one that is missing, and what is no hash for one changed after `until`."""
+    return {name: _hash(root / name, until) for name in files}
+
+
+def _hash(path, until):
+    if not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.stat().st_mtime < until else "changed meanwhile"
+
+
+def _publish(cache, pages, before, output, executed):
+    """Write the results into the build folder, touching only those that are new, since Sphinx goes by their time."""
+    folder = output / NOTEBOOKS
+    folder.mkdir(exist_ok=True)
+    runs = {}
+    for page in pages:
+        if record := _record(cache, page):
+            path = folder / f"{Path(page.name).name}.ipynb"
+            runs[page.name] = {
+                "seconds": record.data["execution_seconds"],
+                "cpu": record.data["cpu"],
+                "code": record.hashkey,
+                "files": [name for name in record.data["inputs"] if name != "python"],
+            }
+            same = page.name not in executed and before.get(page.name, {}).get("code") == record.hashkey
+            if not (same and path.exists()):
+                write_notebook(cache.get_cache_bundle(record.pk).nb, path)
+    for path in folder.glob("*.ipynb"):
+        if path.stem not in {Path(name).name for name in runs}:
+            path.unlink()
+    if runs != before:
+        (output / RUNS).write_text(json.dumps(runs, indent=1), encoding="utf-8")

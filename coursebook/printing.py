@@ -1,0 +1,289 @@
+"""One PDF and one archive of the site: ``mlcourse book pdf`` and ``mlcourse book offline``.
+
+The PDF is the built site, in the order of its contents, printed by Chromium with the site's own style for print. So a
+formula, a number or a figure is the same on the screen and on paper. What is folded away on the screen is printed where
+a reader of paper needs it: solutions stand at the end of their chapter. Left out are the code that draws a figure and
+the code that checks a claim, which the notebooks hold.
+"""
+
+import posixpath
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import yaml
+from bs4 import BeautifulSoup
+
+from coursebook import BookError
+from coursebook.build import ROOT, build
+from mlcourse import __version__
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# What only a screen needs, and what only the notebooks hold
+LEFT_OUT = ".headerlink, script, style, .tag_claim, .tag_hide-input > details, .launch-lab, .screen-only"
+REFERENCES = ("for", "aria-labelledby", "aria-describedby", "aria-controls")
+PREFACE = (
+    "This is the printed form of a website whose pages are notebooks. Solutions stand at the end of their chapter. "
+    "The code that draws the figures and the code that checks the claims of the text are in the notebooks."
+)
+# The width between the margins of the page in course.css, in CSS pixels
+PRINTED_WIDTH = 658
+PRINTS = 5
+
+TYPESET = """async () => {
+  await MathJax.startup.promise;
+  await document.fonts.ready;
+  await Promise.all([...document.images].map((image) => image.decode()));
+  for (const wide of document.querySelectorAll("mjx-container[display], table")) {
+    const room = wide.parentElement.clientWidth;
+    if (wide.scrollWidth > room) wide.style.zoom = 0.99 * room / wide.scrollWidth;
+  }
+}"""
+# Otherwise Chromium breaks a long page in two ways, in turns
+LAY_OUT_ANEW = """() => {
+  for (const hidden of [true, false]) {
+    document.body.hidden = hidden;
+    document.body.getBoundingClientRect();
+  }
+}"""
+NUMBER_CONTENTS = """(pages) => {
+  for (const link of document.querySelectorAll(".print-contents a")) link.dataset.page = pages[link.hash.slice(1)];
+}"""
+
+
+def print_book(root: Path = ROOT) -> Path:
+    """Build the site and print all of it.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+
+    Returns
+    -------
+    pathlib.Path
+        The PDF, ``_build/book.pdf``.
+
+    Raises
+    ------
+    BookError
+        If there is no Chromium, or the site cannot be built.
+    """
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not browser:
+        raise BookError("no Chromium was found: on Debian and Ubuntu, type: sudo apt-get install chromium")
+    site = build(root)
+    target = root / "_build" / "book.pdf"
+    if target.exists() and target.stat().st_mtime > (root / "_build" / "built.json").stat().st_mtime:
+        print("The PDF is up to date.")
+        return target
+    print("Printing the book ...", flush=True)
+    with tempfile.TemporaryDirectory(dir=root / "_build") as folder:
+        page = Path(folder) / "book.html"
+        page.write_text(str(one_page(root, site)), encoding="utf-8")
+        _print(page, target, browser)
+    print(f"Written to {target.relative_to(root)}.")
+    return target
+
+
+def pack_site(root: Path = ROOT) -> Path:
+    """Build the site and pack it for readers without a network.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+
+    Returns
+    -------
+    pathlib.Path
+        The archive, ``_build/book-offline.zip``. Unpacked, ``book/index.html`` leads to the first page.
+
+    Raises
+    ------
+    BookError
+        If the site cannot be built.
+    """
+    site = build(root)
+    target = root / "_build" / "book-offline.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(site.rglob("*")):
+            if path.is_file() and "reports" not in path.relative_to(site).parts:
+                archive.write(path, Path("book", path.relative_to(site)))
+    print(f"Written to {target.relative_to(root)}.")
+    return target
+
+
+def one_page(root: Path, site: Path) -> BeautifulSoup:
+    """Return all pages of a site as one, in the order of the contents.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course, for ``_toc.yml`` and ``_config.yml``.
+    site : pathlib.Path
+        The built site. The page that is returned must be written into a folder beside it.
+
+    Returns
+    -------
+    bs4.BeautifulSoup
+        One page. Each identifier has the name of its own page in front, and the links follow.
+    """
+    config, toc = (yaml.safe_load((root / name).read_text(encoding="utf-8")) for name in ("_config.yml", "_toc.yml"))
+    names = [toc["root"], *(page["file"] for part in toc["parts"] for page in part["chapters"])]
+    articles = {name: _article(site, name, names) for name in names}
+    title = articles[toc["root"]].h1.extract()
+    book = BeautifulSoup(
+        f"<!DOCTYPE html><html lang='en-GB' data-theme='light' class='print-book'><head></head><body>"
+        f"<header class='print-title'><p>{config['author']}</p><p>Version {__version__}</p><p>{PREFACE}</p>"
+        f"<p>{config['html']['extra_footer']}</p></header><nav class='print-contents' aria-label='Contents'></nav>"
+        f"</body></html>",
+        "html.parser",
+    )
+    book.head.extend(_head(site, toc["root"]))
+    book.head.append(_tag(book, "style", "".join(_running_title(articles[name]) for name in names[1:])))
+    book.header.insert(0, title)
+    book.body.append(articles[toc["root"]])
+    book.nav.append(_tag(book, "p", "Contents", "print-heading"))
+    for part in toc["parts"]:
+        book.nav.append(_tag(book, "p", part["caption"], "print-part"))
+        for page in part["chapters"]:
+            book.nav.append(_contents(book, articles[page["file"]]))
+            book.body.append(articles[page["file"]])
+    return book
+
+
+def _head(site, name):
+    """Return what a page's head holds of styles and mathematics."""
+    page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+    kept = page.head.select("meta[charset], title, link[rel=stylesheet]")
+    kept += [tag for tag in page.head.find_all("script") if "MathJax" in tag.text]
+    kept.append(_tag(page, "script", "", src=page.head.select_one("link[href*=mathjax]")["href"], defer=""))
+    for tag in kept:
+        _move(tag, name)
+    return kept
+
+
+def _article(site, name, names):
+    """Return the text of a page, with identifiers and links for its place in the book."""
+    page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+    article = page.select_one("article.bd-article")
+    for tag in article.select(LEFT_OUT):
+        tag.decompose()
+    for tag in article.select("noscript"):
+        tag.unwrap()
+    for tag in article.select("details"):
+        tag["open"] = ""
+    _gather_solutions(page, article)
+    for tag in article.find_all(True):
+        if tag.get("id"):
+            tag["id"] = f"{_slug(name)}--{tag['id']}"
+        for key in REFERENCES:
+            if tag.get(key):
+                tag[key] = f"{_slug(name)}--{tag[key]}"
+        if tag.name == "a" and tag.get("href"):
+            _lead(tag, name, names)
+        _move(tag, name)
+    article["id"] = _slug(name)
+    return article
+
+
+def _gather_solutions(page, article):
+    """Move the solutions of a chapter behind its text, and lead from each exercise to its own."""
+    solutions = article.select(".solution")
+    if not solutions:
+        return
+    end = _tag(page, "section", "", "print-solutions", id="solutions")
+    end.append(_tag(page, "h2", "Solutions"))
+    for solution in solutions:
+        exercise = article.find(id=urlsplit(solution.a["href"]).fragment)
+        words = _tag(page, "p", "", "print-to-solution")
+        words.append(_tag(page, "a", "Solution", href=f"#{solution['id']}"))
+        exercise.append(words)
+        end.append(solution.extract())
+    article.append(end)
+
+
+def _lead(link, name, names):
+    """Let a link to a page of the book lead to its place in the one page, and drop links to the rest of the site."""
+    url = urlsplit(link["href"])
+    if url.scheme or url.netloc:
+        return
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path))) if url.path else name
+    page = path.removesuffix(".html")
+    if page in names:
+        link["href"] = f"#{_slug(page)}" + (f"--{unquote(url.fragment)}" if url.fragment else "")
+    else:
+        link.unwrap()
+
+
+def _move(tag, name):
+    """Let a picture, style or script be found from a folder beside that of the site."""
+    for key in ("src", "href"):
+        url = urlsplit(tag.get(key, "") if tag.name != "a" else "")
+        if url.path and not url.scheme:
+            tag[key] = "../html/" + posixpath.normpath(posixpath.join(posixpath.dirname(name), url.path))
+    tag.attrs.pop("loading", None)
+
+
+def _slug(name):
+    return name.replace("/", "-")
+
+
+def _running_title(article):
+    """Return the style that prints the title of a page at the head of its sheets."""
+    title = article.h1.get_text().strip().replace("\\", r"\\").replace('"', r"\"")
+    name = article["id"]
+    return f'@page {name} {{ @top-right {{ content: "{title}"; font: 9pt sans-serif }} }} #{name} {{ page: {name} }}\n'
+
+
+def _contents(book, article):
+    """Return the entries of a page in the contents: its title and its sections."""
+    entries = _tag(book, "ul")
+    for heading in article.find_all(["h1", "h2"]):
+        section = heading.find_parent("section")
+        target = article["id"] if heading.name == "h1" else section["id"]
+        entry = _tag(book, "li", "", f"print-{heading.name}")
+        entry.append(_tag(book, "a", heading.get_text().strip(), href=f"#{target}"))
+        entries.append(entry)
+    return entries
+
+
+def _tag(page, tag_name, text="", css_class=None, **attributes):
+    if css_class:
+        attributes["class"] = css_class
+    tag = page.new_tag(tag_name, attrs=attributes)
+    tag.string = text
+    return tag
+
+
+def _print(path, target, browser):
+    """Print a page until its contents give the pages on which everything is; the first print is a draft for that."""
+    from playwright.sync_api import sync_playwright
+    from pypdf import PdfReader
+
+    options = {"path": target, "prefer_css_page_size": True, "print_background": True}
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        page = chromium.new_page(viewport={"width": PRINTED_WIDTH, "height": 900}, color_scheme="light")
+        page.set_default_timeout(0)
+        page.emulate_media(media="print")
+        page.goto(path.as_uri())
+        page.evaluate(TYPESET)
+        shown = None
+        for attempt in range(PRINTS):
+            page.evaluate(LAY_OUT_ANEW)
+            page.pdf(**options, outline=attempt > 0, tagged=attempt > 0)
+            reader = PdfReader(target)
+            places = {
+                name.lstrip("/"): reader.get_destination_page_number(at) + 1
+                for name, at in reader.named_destinations.items()
+            }
+            if places == shown:
+                break
+            page.evaluate(NUMBER_CONTENTS, shown := places)
+        else:
+            print("Some numbers in the contents of the PDF may be one off: delete it and print it again.")
+        chromium.close()

@@ -1,0 +1,104 @@
+"""The menus at the top of a page, through the theme's own list of buttons: download, launch, report.
+
+The theme fills the list. Here the downloaded notebook gets the cell with which it sets itself up, Colab the address
+where it finds that notebook (the branch with the built site), and the report link page, section and version. The
+sections of a chapter that point to a lab get links that launch the lab.
+"""
+
+import re
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import nbformat
+from docutils import nodes
+
+import mlcourse
+from mlcourse.setup_cell import setup_cell
+
+DOWNLOADS = {
+    "download-notebook-button": "Notebook (.ipynb)",
+    "download-source-button": "MyST source (.md)",
+    "download-pdf-button": "Print (.pdf)",
+}
+# After the theme's own, which have 501
+AFTER_THEME = 600
+REPORT = "Page: {page}\nSection: \nVersion: {version}\n\nWhat is wrong, and what did you expect?\n"
+
+
+def _change_buttons(app, page, template, context, doctree):
+    groups = {one.get("label"): one for one in context.get("header_buttons", ())}
+    notebook = context.get("ipynb_source")
+    if notebook:
+        _add_setup_cell(Path(app.outdir) / "_sources" / notebook, f"{page}.md")
+        for button in groups["launch-buttons"]["buttons"]:
+            if button["text"] == "Colab":
+                button["url"] = colab_address(app, app.config.site_branch, f"_sources/{notebook}")
+        for button in groups["download-buttons"]["buttons"]:
+            button["text"] = DOWNLOADS.get(button["label"], button["text"])
+    if page in app.env.all_docs:
+        groups["source-buttons"]["buttons"].append(
+            {
+                "type": "link",
+                "url": report_address(app, page),
+                "text": "Report a problem",
+                "tooltip": "Report a problem with this section",
+                "icon": "fas fa-lightbulb",
+                "label": "report-button",
+            }
+        )
+
+
+def _add_setup_cell(path, source):
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, setup_cell(source))
+    nbformat.write(notebook, path)
+
+
+def report_address(app, page: str) -> str:
+    """Return the address of a new report on a page; ``book/_static/page.js`` adds the section to it."""
+    body = REPORT.format(page=f"{page}.html", version=mlcourse.__version__)
+    fields = urlencode({"title": f"Problem on {page}.html", "body": body}, quote_via=quote)
+    return f"{_repository(app)}/issues/new?{fields}"
+
+
+def binder_address(app, path: str) -> str:
+    """Return the address at which Binder opens a file of the repository."""
+    name, theme = _repository(app).removeprefix("https://github.com/"), app.config.html_theme_options
+    launch = theme["launch_buttons"]
+    return f"{launch['binderhub_url']}/v2/gh/{name}/{theme['repository_branch']}?urlpath=lab/tree/{path}"
+
+
+def colab_address(app, branch: str, path: str) -> str:
+    """Return the address at which Colab opens a notebook of a branch of the repository."""
+    name = _repository(app).removeprefix("https://github.com/")
+    return f"{app.config.html_theme_options['launch_buttons']['colab_url']}/github/{name}/blob/{branch}/{path}"
+
+
+def _repository(app):
+    return app.config.html_theme_options["repository_url"]
+
+
+def _add_lab_links(app, doctree, page):
+    for section in doctree.findall(nodes.section):
+        for name in section["ids"]:
+            if re.fullmatch(r"lab-\d\d", name):
+                (folder,) = (Path(app.srcdir) / "labs").glob(f"{name}-*")
+                section.insert(2, _launch_paragraph(app, f"labs/{folder.name}/{folder.name}.ipynb"))
+
+
+def _launch_paragraph(app, path):
+    """Return the sentence that launches a lab: it follows the first paragraph of its section."""
+    places = {
+        "Binder": binder_address(app, path),
+        "Colab": colab_address(app, app.config.html_theme_options["repository_branch"], path),
+    }
+    links = [nodes.reference("", name, refuri=address, internal=False) for name, address in places.items()]
+    words = [nodes.Text("Or open it without installing anything, on "), links[0], nodes.Text(" or "), links[1]]
+    return nodes.paragraph("", "", *words, nodes.Text("."), classes=["launch-lab"])
+
+
+def connect(app):
+    """Let Sphinx change the buttons after the theme made them."""
+    app.connect("html-page-context", _change_buttons, priority=AFTER_THEME)
+    app.connect("doctree-resolved", _add_lab_links)
+    app.add_js_file("page.js", loading_method="defer")

@@ -1,0 +1,662 @@
+"""Inside the box: run a student's cells, and answer calls from outside.
+
+This program is started once by `coursegrader.desk`, inside bubblewrap: no network, and of the file system just the
+interpreter, this package and `data/`, read-only. It imports the scientific stack and then forks a process for each
+submission. That process moves into a sandbox of its own (`coursegrader.sandbox`), and only then reads what the
+student wrote. It never sees a test.
+
+Nothing in here is a secret or a safeguard: the student's code shares this process and can change all of it. It can
+answer with plain data (`coursegrader.plain`), and no more.
+
+Drawing figures takes more time than all else in most labs, and most figures of a class hold the same as those of the
+instructor's notebook. That is run once, in a process of its own, and its pictures are kept for all that are forked
+later. Each is sealed with what its figure holds, so that only who has drawn the same figure can see it.
+"""
+
+import functools
+import gc
+import hashlib
+import importlib
+import io
+import itertools
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+from base64 import b64encode
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import sklearn.base
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import print_figure
+from matplotlib.figure import Figure
+from matplotlib.transforms import TransformNode
+from matplotlib_inline.backend_inline import configure_inline_support
+from sklearn.base import BaseEstimator
+from sklearn.utils import validation
+from traitlets import Type
+from traitlets.config import Config
+
+from coursegrader import channel, plain, sandbox
+from coursegrader.cells import CUT_OFF
+from coursegrader.desk import LEARN
+from mlcourse import checks
+
+OUTPUT_CHARACTERS = 200_000
+OUTPUT_ITEMS = 200
+PICTURE_CHARACTERS = 1_000_000
+WHOLE_CHARACTERS = 4_000_000  # of a cell, with its pictures
+SHOWN_CHARACTERS = 2000
+# The course's style leaves no margin that had to be cut off, and the look for one, as Jupyter does it, takes a third of
+# the time; so does a picture of twice the size, and so does the search for the place of a single pair of axes.
+PICTURE = {"bbox_inches": None, "dpi": 80, "pil_kwargs": {"compress_level": 1}}
+PLACE = (0.15, 0.17, 0.82, 0.72)
+# With these Matplotlib takes the engine away; its "none" leaves one, for which a figure is drawn twice
+NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
+# Allocations between two looks for garbage: what a lab leaves fits into the memory, and a look takes longer than most
+# calls of a test
+GARBAGE = (100_000, 50, 100)
+MODULES = [
+    "geopandas",
+    "matplotlib.pyplot",
+    "scipy.stats",
+    "sklearn.compose",
+    "sklearn.datasets",
+    "sklearn.decomposition",
+    "sklearn.discriminant_analysis",
+    "sklearn.dummy",
+    "sklearn.ensemble",
+    "sklearn.feature_selection",
+    "sklearn.impute",
+    "sklearn.inspection",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.naive_bayes",
+    "sklearn.neighbors",
+    "sklearn.pipeline",
+    "sklearn.preprocessing",
+    "sklearn.tree",
+    "mlcourse.datasets",
+    "mlcourse.plotting",
+]
+
+
+class TimeLimit(KeyboardInterrupt):
+    """The time for a cell or a call is over."""
+
+    def __str__(self):
+        return "the time is over"
+
+
+def main() -> None:
+    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    walls = None if "--no-sandbox" in sys.argv else sandbox.Walls(writable=True)
+    shell = make_shell()
+    warm_up(shell)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    files = sandbox.ordinary_files()
+    control.sendall(b"ready")
+    for request, core, descriptors in sandbox.requests(control, 1):
+        reader, writer = os.pipe() if request == LEARN else (None, None)
+        child = os.fork()
+        if child == 0:
+            sandbox.stay_on(core)
+            if writer is not None:
+                descriptors.append(writer)
+            sandbox.guard(functools.partial(serve, shell), descriptors, files, walls)
+        os.close(descriptors[0])
+        if writer is not None:
+            os.close(writer)
+            shell.pictures.learn(reader)
+        # The next submission starts when nothing of this one is left
+        control.sendall(sandbox.outcome(child))
+
+
+def make_shell():
+    """Return an IPython shell, with the modules loaded that the labs use."""
+    matplotlib.use("module://matplotlib_inline.backend_inline")
+    for name in MODULES:
+        importlib.import_module(name)
+    know_arrays()
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.cache_size = 0
+    shell = Shell.instance(config=config)
+    configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
+    shell.pictures = Pictures()
+    shell.display_formatter.formatters["image/png"].for_type(Figure, shell.pictures)
+    return shell
+
+
+def know_arrays():
+    """Let scikit-learn see at once that an array is no table, for which it otherwise looks through all of its classes.
+
+    That takes a seventh of the time of a lab with many small models.
+    """
+    narwhals = getattr(validation, "nw", None)  # a name of its own, which another release may not have
+    for name in ("is_into_dataframe", "is_into_series"):
+        slow = getattr(narwhals and narwhals.dependencies, name, None)
+        if slow is not None:
+            setattr(narwhals.dependencies, name, functools.partial(is_table, slow))
+
+
+def is_table(slow, thing):
+    """Return what `slow` says of a thing, but of an array at once that it is none."""
+    return type(thing) is not np.ndarray and slow(thing)
+
+
+class Pictures:
+    """Draw figures, and keep what the instructor's look like."""
+
+    def __init__(self):
+        self.sealed, self.notes = {}, None
+
+    def __call__(self, figure):
+        """Return a figure as PNG."""
+        key = contents(figure)
+        name = hashlib.sha256(key).hexdigest()
+        if name in self.sealed:
+            return seal(self.sealed[name], key)
+        drawn = draw(figure)
+        if self.notes is not None and key:
+            with os.fdopen(os.dup(self.notes), "w") as file:
+                print(name, seal(drawn, key).hex(), file=file)
+        return drawn
+
+    def learn(self, reader):
+        """Keep what the process that runs the instructor's notebook notes down, until it ends."""
+        with os.fdopen(reader) as file:
+            notes = [line.split() for line in file]
+        self.sealed |= {name: bytes.fromhex(sealed) for name, sealed in notes}
+
+
+def contents(figure):
+    """Return all that the look of a figure depends on; nothing if it holds what cannot be written down."""
+    stream = io.BytesIO()
+    try:
+        Contents(stream, protocol=5).dump((matplotlib.rcParams.copy(), figure))
+    except Exception:
+        return b""
+    return stream.getvalue()
+
+
+class Contents(pickle.Pickler):
+    """Write down a figure without what differs from process to process."""
+
+    def reducer_override(self, thing):
+        """Leave out which transformations depend on this one: they are named by their places in the memory."""
+        if not isinstance(thing, TransformNode):
+            return NotImplemented
+        return object, (), {**thing.__getstate__(), "_parents": None}
+
+
+def seal(data, key):
+    """Make data unreadable, or readable again, with what a figure holds."""
+    stream = hashlib.shake_256(key).digest(len(data))
+    return (np.frombuffer(data, np.uint8) ^ np.frombuffer(stream, np.uint8)).tobytes()
+
+
+def draw(figure):
+    """Return a figure as PNG."""
+    if len(figure.axes) == 1 and figure.get_layout_engine() is not None:
+        with matplotlib.rc_context(NO_LAYOUT):
+            figure.set_layout_engine()
+        figure.axes[0].set_position(PLACE)
+    return print_figure(figure, **PICTURE)
+
+
+DRAW = """
+import string
+from mlcourse import plotting
+with pyplot.style.context(plotting.STYLE_FILE):
+    figure, axes = pyplot.subplots()
+    axes.plot([-1, 0, 1], [-1, 0, 1], label=string.ascii_lowercase)
+    axes.set(xlabel="$x_1^2$", ylabel="$10^{-1}$", title=string.ascii_uppercase)
+    axes.legend()
+    pyplot.show()
+"""
+
+
+FIT = """
+from sklearn.neighbors import KNeighborsClassifier
+x = pandas.DataFrame({"x": [0, 1]})
+KNeighborsClassifier(1).fit(x, [0, 1]).predict(x)
+"""
+
+
+def warm_up(shell):
+    """Do what libraries do when a cell first draws, writes a formula, shows a table, fits a model to one, or fails."""
+    for source in ["pandas.DataFrame({'x': [1]})", DRAW, FIT, "raise ValueError"]:
+        run_cell(shell, f"import pandas\nfrom matplotlib import pyplot\n{source}")
+    shell.reset()
+
+
+# What is said to the outside
+
+
+def serve(shell, connection, notes=None) -> None:
+    """Answer the messages that come over `connection` until it is closed; write down pictures to `notes`."""
+    sandbox.silence()
+    shell.pictures.notes = notes
+    room = Room(shell, socket.socket(fileno=connection))
+    signal.signal(signal.SIGALRM, room.ring)
+    while True:
+        try:
+            message = room.receive()
+        except channel.Closed:
+            return
+        room.reply(message)
+
+
+class Room:
+    """The things of the student that the outside knows by a number, and the things outside that the student may use."""
+
+    def __init__(self, shell, connection):
+        self.shell, self.connection = shell, connection
+        self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
+        self.generators = {}  # they go on from call to call
+        self.deaf = self.late = False
+
+    def receive(self):
+        return Unpickler(io.BytesIO(channel.receive(self.connection)), self).load()
+
+    def reply(self, message):
+        """Do what a message asks for and say what came of it."""
+        channel.send(self.connection, self.answer(message))
+
+    def answer(self, message):
+        """Do what a message asks for and return what is said of it: ["value", ...] or ["error", ...]."""
+        action, seconds, *arguments = message
+        before, self.deaf, begin = self.deaf, True, time.monotonic()
+        left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+        try:
+            self.deaf = False
+            answer = self.outcome(action, arguments)
+            self.deaf = True
+        except TimeLimit as error:
+            self.deaf = True
+            answer = plain.dumps(["error", describe(error)], self.handle)
+        signal.setitimer(signal.ITIMER_REAL, left and max(0.001, left - (time.monotonic() - begin)), interval)
+        self.deaf = before
+        return answer
+
+    def outcome(self, action, arguments):
+        try:
+            return plain.dumps(["value", getattr(self, f"do_{action}")(*arguments)], self.handle)
+        except channel.Closed:
+            raise
+        except BaseException as error:
+            return plain.dumps(["error", describe(error)], self.handle)
+
+    # What can be asked for
+
+    def do_cell(self, source, room):
+        return run_cell(self.shell, source, room)
+
+    def do_names(self, names):
+        return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
+
+    def do_call(self, number, arguments, options):
+        return self.called(self.things[number], arguments, options)
+
+    def do_get(self, number, name):
+        return getattr(self.things[number], name)
+
+    def do_item(self, number, key):
+        return self.things[number][key]
+
+    def do_length(self, number):
+        return len(self.things[number])
+
+    def do_contains(self, number, item):
+        return item in self.things[number]
+
+    def do_iterate(self, number):
+        return Reference(self, iter(self.things[number]))
+
+    def do_next(self, number):
+        thing = self.things[number]
+        watched = watch(self.lazy.get(id(thing), {}))
+        items = list(itertools.islice(thing, 1))
+        return {"changed": changes(watched), "value": items}
+
+    def do_clone(self, number):
+        return sklearn.base.clone(self.things[number])
+
+    def do_show(self, number):
+        return repr(self.things[number])[:SHOWN_CHARACTERS]
+
+    def do_without(self, module, name, message):
+        def refuse(*arguments, **options):
+            raise checks.CheckFailed(message)
+
+        patch = mock.patch.multiple(getattr(importlib.import_module(module), name), __init__=refuse, fit=refuse)
+        patch.start()
+        self.patches.append(patch)
+
+    def do_forget(self):
+        """Let go of everything that a test asked for."""
+        while self.patches:
+            self.patches.pop().stop()
+        self.things.clear()
+        self.numbers.clear()
+        self.given.clear()
+        self.lazy.clear()
+        self.generators.clear()
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")
+
+    def called(self, function, arguments, options):
+        """Call, and return the result with the ways to what the call has changed of its arguments."""
+        handed_in = {**dict(enumerate(arguments)), **options}
+        watched = watch(handed_in)
+        result = function(*arguments, **options)
+        if isinstance(result, types.GeneratorType):
+            # Its code runs, and changes what was handed in, only when somebody takes from it
+            self.lazy[id(result)] = handed_in
+        changed = changes(watched)
+        same_one = [way for way, thing, _ in watched if thing is result and way not in changed]
+        return {"changed": changed, **({"is": same_one[0]} if same_one else {"value": result})}
+
+    # Things that stay here
+
+    def handle(self, thing):
+        """Return the handle of something that is no plain data."""
+        if isinstance(thing, Reference):
+            thing = thing.thing
+        if isinstance(thing, Outside):
+            number = object.__getattribute__(thing, "_number")
+            return plain.Handle(-1 - number, "object", "", [])
+        number = self.numbers.setdefault(id(thing), len(self.things))
+        self.things[number] = thing
+        if isinstance(thing, type):
+            kind, name, of = "class", thing.__name__, thing
+        else:
+            kind = "function" if isinstance(thing, FUNCTIONS) else "object"
+            of = type(thing)
+            name = getattr(thing, "__name__", "") if kind == "function" else of.__name__
+        return plain.Handle(number, kind, str(name), names_of(of))
+
+    # Things outside
+
+    def ring(self, number, frame):
+        """Raise TimeLimit when the alarm rings, or as soon as an answer is here that would be taken for a question."""
+        if not self.deaf:
+            raise TimeLimit
+        self.late = True
+
+    def ask(self, *question):
+        """Ask the outside for something of its own in the middle of a call, and do what it needs before it answers."""
+        message = plain.dumps(["ask", list(question)], self.handle)
+        self.deaf, self.late = True, False
+        try:
+            channel.send(self.connection, message)
+            while (answer := self.receive())[0] not in ("value", "error"):
+                self.reply(answer)
+        finally:
+            self.deaf = False
+        if self.late:
+            raise TimeLimit
+        kind, content = answer
+        if kind == "error":
+            raise content
+        return content
+
+
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.BuiltinMethodType)
+
+
+class Reference:
+    """Something that travels by its handle, even if it could travel as data."""
+
+    def __init__(self, room, thing):
+        self.room, self.thing = room, thing
+
+
+class Unpickler(pickle.Unpickler):
+    """Read a message from outside, with stand-ins for what stays there."""
+
+    def __init__(self, file, room):
+        super().__init__(file)
+        self.room = room
+
+    def persistent_load(self, reference):
+        place, number, *rest = reference
+        if place == "inside":
+            return self.room.things[number]
+        if place == "generator":
+            if rest:
+                self.room.generators[number] = np.random.Generator(*rest)
+            return self.room.generators[number]
+        if number not in self.room.given:
+            self.room.given[number] = stand_in(self.room, number, *rest)
+        return self.room.given[number]
+
+
+class Outside:
+    """A stand-in for a function or an object of the outside; each has a class of its own."""
+
+    def __new__(cls, *arguments, **options):
+        """Make another object of the kind, as in ``type(model)(**model.get_params())``."""
+        return cls._room.ask("make", cls._number, list(arguments), options)
+
+    def __getattr__(self, name):
+        return self._room.ask("get", self._number, name)
+
+    def __call__(self, *arguments, **options):
+        return self._room.ask("call", self._number, list(arguments), options)
+
+    def __deepcopy__(self, memo):
+        return self._room.ask("copy", self._number)
+
+    def __len__(self):
+        return self._room.ask("length", self._number)
+
+    def __getitem__(self, key):
+        return self._room.ask("item", self._number, key)
+
+
+def stand_in(room, number, name, bases):
+    """Return a stand-in that passes for an instance of the first of `bases`."""
+    base = next((getattr(sys.modules.get(module), of, None) for module, of in bases if module in sys.modules), None)
+    members = {"_room": room, "_number": number}
+    if base is not None:
+        passes_for = type(name, (base,), {**members, "__new__": Outside.__new__})
+        members["__class__"] = property(lambda self: passes_for)
+    return object.__new__(type(name, (Outside,), members))
+
+
+def watch(handed_in):
+    """Return what a call may change of its arguments, and what is in them: the way there, the thing, its state."""
+    return list(things_in(handed_in, [], set()))
+
+
+def changes(watched):
+    """Return the ways to the things that are not as they were."""
+    return [way for way, thing, before in watched if not same(before, state(thing))]
+
+
+def things_in(holder, way, seen):
+    """Yield what `holder` holds, at any depth, that has a state: the keys that lead there, the thing, the state."""
+    for key, thing in items_of(holder):
+        if id(thing) in seen or issubclass(type(thing), Outside) or isinstance(thing, (str, float, int)):
+            continue
+        seen.add(id(thing))
+        if (before := state(thing)) is not None:
+            yield [*way, key], thing, before
+        yield from things_in(thing, [*way, key], seen)
+
+
+def items_of(holder):
+    """Return the keys and things that a container or an estimator holds."""
+    if isinstance(holder, (list, tuple)):
+        return enumerate(holder)
+    if isinstance(holder, dict):
+        return holder.items()
+    return vars(holder).items() if isinstance(holder, BaseEstimator) else ()
+
+
+def state(value):
+    """Return a copy of what a call may change of an argument; None if nobody asks."""
+    if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
+        return value.copy()
+    if isinstance(value, (list, dict, set)):
+        return type(value)(value)
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
+    if isinstance(value, BaseEstimator):
+        return dict(vars(value))
+    return None
+
+
+def same(before, after):
+    """Whether two states of an argument are the same."""
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, np.ndarray):
+        if before.dtype == object:
+            return before.shape == after.shape and all(map(alike, before.ravel(), after.ravel()))
+        return before.shape == after.shape and before.dtype == after.dtype and before.tobytes() == after.tobytes()
+    if isinstance(before, (pd.DataFrame, pd.Series)):
+        return before.equals(after) and before.index.equals(after.index)
+    if isinstance(before, dict):
+        return list(before) == list(after) and all(alike(before[key], after[key]) for key in before)
+    if isinstance(before, list):
+        return len(before) == len(after) and all(map(alike, before, after))
+    return before == after
+
+
+def alike(before, after):
+    """Whether two things are one and the same, or numbers, strings or states of equal value."""
+    if before is after:
+        return True
+    if isinstance(before, dict) and isinstance(after, dict):
+        return same(before, after)
+    return type(before) is type(after) and isinstance(before, (bool, int, float, str)) and before == after
+
+
+def names_of(cls):
+    """Return module and name of a class and of all that it derives from."""
+    return [[str(base.__module__), str(base.__name__)] for base in cls.__mro__]
+
+
+def describe(error):
+    """Return what a test may know of an error: names of its classes, its message, and the student's line."""
+    try:
+        message = str(error)[:2000]
+    except BaseException:
+        message = ""
+    lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if "ipython-input" in frame.filename]
+    return [names_of(type(error)), message, (lines[-1] or "")[:200] if lines else ""]
+
+
+# A cell of the notebook
+
+
+def run_cell(shell, source, room=WHOLE_CHARACTERS):
+    """Run a cell as Jupyter does and return its outputs, in nbformat's form, of at most `room` characters."""
+    shell.outputs = Outputs(room)
+    with redirect_stdout(Stream(shell, "stdout")), redirect_stderr(Stream(shell, "stderr")):
+        shell.run_cell(source, store_history=True)
+    outputs, shell.outputs = shell.outputs, Outputs()
+    return outputs.items
+
+
+class Outputs:
+    """What a cell prints, shows and raises, up to a limit."""
+
+    def __init__(self, whole=WHOLE_CHARACTERS):
+        self.items, self.room, self.whole = [], OUTPUT_CHARACTERS, min(whole, WHOLE_CHARACTERS)
+
+    def add(self, kind, size, pictures=0, **content):
+        if self.room < 0:
+            return
+        if size > self.room or size + pictures > self.whole or len(self.items) >= OUTPUT_ITEMS:
+            self.room, kind, content = -1, "stream", {"name": "stderr", "text": CUT_OFF}
+        self.room -= size
+        self.whole -= size + pictures
+        self.items.append({"output_type": kind, **content})
+
+    def write(self, name, text):
+        last = self.items[-1] if self.items else {}
+        if last.get("name") == name and len(text) <= min(self.room, self.whole):
+            self.room -= len(text)
+            self.whole -= len(text)
+            last["text"] += text
+        else:
+            self.add("stream", len(text), name=name, text=text)
+
+    def show(self, kind, data, metadata, **more):
+        data = {key: b64encode(value).decode() if isinstance(value, bytes) else value for key, value in data.items()}
+        pictures = sum(len(value) for key, value in data.items() if key.startswith("image/"))
+        if pictures > PICTURE_CHARACTERS:
+            data, pictures = {"text/plain": "[a picture that was too large]"}, 0
+        size = sum(len(str(value)) for value in data.values()) - pictures
+        self.add(kind, size, pictures, data=data, metadata={**metadata}, **more)
+
+
+class Stream(io.TextIOBase):
+    """Standard output or error of a cell."""
+
+    def __init__(self, shell, name):
+        self.shell, self.name = shell, name
+
+    def write(self, text):
+        self.shell.outputs.write(self.name, text)
+        return len(text)
+
+
+class Hook(DisplayHook):
+    """Collect the value of a cell's last expression."""
+
+    def start_displayhook(self):
+        pass
+
+    def write_output_prompt(self):
+        pass
+
+    def write_format_data(self, data, metadata=None):
+        self.shell.outputs.show("execute_result", data, metadata or {}, execution_count=self.prompt_count)
+
+    def finish_displayhook(self):
+        pass
+
+
+class Publisher(DisplayPublisher):
+    """Collect what a cell displays."""
+
+    def publish(self, data, metadata=None, **options):
+        self.shell.outputs.show("display_data", data, metadata or {})
+
+    def clear_output(self, wait=False):
+        self.shell.outputs.items.clear()
+
+
+class Shell(InteractiveShell):
+    """An IPython shell that collects its outputs."""
+
+    displayhook_class = Type(Hook)
+    display_pub_class = Type(Publisher)
+
+    def init_io(self):
+        self.outputs = Outputs()
+
+    def _showtraceback(self, kind, error, lines):
+        text = str(error)
+        content = {"ename": kind.__name__, "evalue": text, "traceback": list(lines)}
+        self.outputs.add("error", len(text) + sum(map(len, lines)), **content)

@@ -1,0 +1,93 @@
+"""Messages over a socket, each with its length before it."""
+
+import socket
+import struct
+import time
+
+from coursegrader.cells import Malformed
+
+MAX_BYTES = 64 * 2**20
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class TooLate(Exception):
+    """No answer came in time."""
+
+
+def send(connection: socket.socket, message: bytes, deadline: float | None = None) -> None:
+    """Send one message, before a value of `time.monotonic` if there is a deadline. Raises `Closed` or `TooLate`."""
+    try:
+        connection.settimeout(deadline and max(0.001, deadline - time.monotonic()))
+        connection.sendall(struct.pack("<Q", len(message)) + message)
+    except TimeoutError:
+        raise TooLate from None
+    except OSError:
+        raise Closed from None
+
+
+def receive(connection: socket.socket, deadline: float | None = None, most: int = 2 * MAX_BYTES) -> bytes:
+    """Receive one message.
+
+    Parameters
+    ----------
+    connection : socket.socket
+    deadline : float, optional
+        The value of `time.monotonic` after which `TooLate` is raised.
+    most : int
+        How many bytes it may have.
+
+    Raises
+    ------
+    Closed, TooLate
+    coursegrader.cells.Malformed
+        If the message is longer than any that is allowed.
+    """
+    (size,) = struct.unpack("<Q", _read(connection, 8, deadline))
+    if size > most:
+        raise Malformed("the answer is too large")
+    return _read(connection, size, deadline)
+
+
+def first(data: bytearray, most: int) -> bytes | None:
+    """Take the first message out of what has come so far, or return None if it is not complete.
+
+    Raises
+    ------
+    coursegrader.cells.Malformed
+        If it has more than `most` bytes.
+    """
+    if len(data) < 8:
+        return None
+    (size,) = struct.unpack_from("<Q", data)
+    if size > most:
+        raise Malformed("the answer is too large")
+    if len(data) < 8 + size:
+        return None
+    message = bytes(data[8 : 8 + size])
+    del data[: 8 + size]
+    return message
+
+
+def _read(connection, size, deadline):
+    data = bytearray()
+    while len(data) < size:
+        if deadline is None:
+            connection.settimeout(None)
+        else:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TooLate
+            connection.settimeout(remaining)
+        try:
+            part = connection.recv(min(size - len(data), 2**20))
+        except TimeoutError:
+            raise TooLate from None
+        except OSError:
+            raise Closed from None
+        if not part:
+            raise Closed
+        data += part
+    return bytes(data)

@@ -1,0 +1,568 @@
+"""Bring the submissions of a lab from an LMS's zip or a folder to ``submitted/STUDENT/LAB/LAB.ipynb``, for nbgrader.
+
+Read are, in a zip or in a folder,
+
+- Moodle's names, ``Ada Lovelace_123456_assignsubmission_file_/lab.ipynb`` or, downloaded without folders,
+  ``Ada Lovelace_123456_assignsubmission_file_lab.ipynb``: the student is ``Ada-Lovelace_123456``;
+- Canvas's names, ``lovelaceada_12345_678901_lab.ipynb``, also with ``_LATE`` before the numbers and with the ``-1``
+  behind the name of a file that was handed in again: the student is ``lovelaceada_12345``;
+- else a folder for each student, ``ada/lab.ipynb``, or a file, ``ada.ipynb`` or ``ada_lab-01-toy-regression.ipynb``:
+  the student is ``ada``.
+
+The number that an LMS writes behind a name stays in the student's identifier: it tells two students of one name apart,
+and brings the grades back. In the place of a notebook, a zip that holds it will do.
+
+A submission is replaced only by a newer one. The older, with its graded notebook and feedback, moves to
+``replaced/LAB/STUDENT/DATE/``: nbgrader would take any folder in ``submitted/`` for a student. Which one is newer, the
+``timestamp.txt`` beside a notebook tells, or else the date of the file. In the zip of an LMS that is the date of the
+download, so it is not written down as the time of handing in: there is a ``timestamp.txt`` only where one lay beside
+the notebook in the folder of a student.
+"""
+
+import filecmp
+import os
+import re
+import shutil
+import stat
+import struct
+import tempfile
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from coursegrader import GradingError
+from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected
+from coursegrader.submissions import (
+    MAX_BYTES,
+    check_timestamp,
+    choose_notebook,
+    instructor_notebook,
+    is_possible,
+    is_text,
+    read_timestamp,
+    shown,
+)
+
+MAX_ENTRIES = 20_000
+MAX_DEPTH = 20  # of folders in folders
+MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
+MAX_STUDENT_BYTES = 5 * MAX_BYTES
+MAX_CLASS_BYTES = 4 * 2**30
+MAX_IDENTIFIER_BYTES = 120
+MOODLE = re.compile(r"(?P<student>[^/]+?)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
+_UPLOADED = r"_(?:(?P<upload>\d+)_(?P<file>[^/]+)|(?P<typed>text\.html|link\.html))"
+CANVAS = re.compile(r"(?P<name>[^/]+?)(?P<late>_LATE)?(?P<user>_\d+)" + _UPLOADED, re.DOTALL)
+CANVAS_ANONYMOUS = re.compile(r"(?P<late>LATE_)?(?P<name>anon)(?P<user>_[^\W_]+)" + _UPLOADED, re.DOTALL)
+BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What became of one submission.
+
+    Attributes
+    ----------
+    student : str
+        The student's identifier, or what stood in its place if it cannot be one.
+    path : pathlib.Path or None
+        The student's notebook in ``submitted/``; None if nothing was collected.
+    notes : list of str
+        Sentences for the instructor: what is special about the submission, or why it was not collected.
+    """
+
+    student: str
+    path: Path | None
+    notes: list[str] = field(default_factory=list)
+
+
+class _Unusable(Exception):
+    """A file of a student, or all of them, cannot be collected; the message says why."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file in a zip or a folder: its path there, its date, and how to open it unless there is a problem with it."""
+
+    path: str
+    date: float
+    open: Callable[[], BinaryIO]
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _HandedIn:
+    """A file of a student: its name among the student's files, and what the LMS says about it."""
+
+    name: str
+    file: _File
+    version: tuple[int, int] | None = None  # Canvas: the number behind the name, and that of the upload
+    late: bool = False
+    by_lms: bool = False
+
+
+@dataclass
+class _Budget:
+    """How many bytes may still be unpacked, for one student or, by `whole`, for the class; and from how many files."""
+
+    left: int
+    whole: "_Budget | None" = None
+    entries: int = field(default_factory=lambda: MAX_ENTRIES)
+
+    def spend(self, size):
+        self.left -= size
+        if self.left < 0:
+            raise _Unusable("it unpacks to more than a student's work can be")
+        if self.whole:
+            self.whole.spend(size)
+
+
+def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
+    """Collect the submissions of a lab.
+
+    Whatever one student handed in, the others are collected. A second run with the same files changes nothing.
+
+    Parameters
+    ----------
+    lab : str
+        Such as ``lab-01-toy-regression``.
+    files : list of pathlib.Path
+        Zips, folders or single notebooks, taken in this order.
+    root : pathlib.Path
+        The course folder, with ``source/``.
+
+    Returns
+    -------
+    list of Collected
+        For each of the `files`, its students by name.
+
+    Raises
+    ------
+    GradingError
+        Before anything is written: if there is no such lab, if one of the `files` is neither zip nor folder nor
+        notebook, or if two students would get the same identifier.
+    """
+    source = instructor_notebook(root, lab)
+    with ExitStack() as opened:
+        classes = [_by_student(_files(path, opened), lab) for path in files]
+        _refuse_equal_identifiers({student for students in classes for student in students})
+        collected = []
+        for students in classes:
+            budget = _Budget(MAX_CLASS_BYTES)
+            collected += [
+                _collect_student(student, students[student], lab, source, root, budget) for student in sorted(students)
+            ]
+        return collected
+
+
+# What a zip or a folder holds
+
+
+def _files(path: Path, opened: ExitStack) -> list[_File]:
+    """Return the files of what an instructor hands over."""
+    try:
+        if path.is_dir():
+            found = list(_files_of_folder(path))
+        elif path.suffix.lower() == ".ipynb" and path.is_file():
+            found = [_File(path.name, path.stat().st_mtime, partial(path.open, "rb"))]
+        elif path.exists() and not path.is_file():
+            raise _Unusable("it is not a file")
+        else:
+            found = _files_of_zip(path, opened)
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be read: {error.strerror}; look at its permissions") from None
+    except _Unusable as error:
+        raise GradingError(f"{path}: {error}; give a zip as the LMS made it, a folder, or a notebook") from None
+    return [file for file in found if not _is_ignored(file.path)]
+
+
+def _files_of_folder(folder: Path) -> Iterator[_File]:
+    """Return the files of a folder; a folder in it that cannot be read is one with a problem."""
+    waiting = sorted(folder.iterdir(), reverse=True)
+    while waiting:
+        path = waiting.pop()
+        name, date = path.relative_to(folder), 0.0
+        try:
+            date, kind = path.lstat().st_mtime, kind_of(path)
+            if kind == "a folder" and len(name.parts) <= MAX_DEPTH:
+                waiting += sorted(path.iterdir(), reverse=True)
+                continue
+            problem = f"it is {kind}, which is not followed" if kind else None
+            if kind == "a folder":
+                problem = f"it is a folder in more than {MAX_DEPTH} others"
+        except OSError as error:
+            problem = f"it cannot be read ({error.strerror})"
+        yield _File(name.as_posix(), date, partial(open_ordinary, path), problem)
+
+
+def _files_of_zip(path: Path, opened: ExitStack, most: int | None = None) -> list[_File]:
+    try:
+        file = opened.enter_context(path.open("rb"))
+        directory = _Directory(file)
+        most = MAX_ENTRIES if most is None else most
+        if directory.entries > most:
+            raise _Unusable(f"it holds {directory.entries} files, more than {most}")
+        archive = opened.enter_context(zipfile.ZipFile(directory))
+    except FileNotFoundError:
+        raise _Unusable("there is no such file") from None
+    except BROKEN as error:
+        raise _Unusable(f"it is not a zip ({error})") from None
+    entries = archive.infolist()
+    names = [directory.names.get(number, entry.filename) for number, entry in enumerate(entries)]
+    paths = [name.replace("\\", "/") for name in names]
+    return [
+        _File(path, _date(entry), partial(archive.open, entry), _problem(entry, path))
+        for entry, path in zip(entries, paths, strict=True)
+        if not entry.is_dir()
+    ]
+
+
+class _Directory:
+    """The file of a zip, with the list of files at its end as `zipfile` can read it.
+
+    The list is counted here, since `zipfile` needs much memory for each entry. It would also stop at a name that is no
+    UTF-8 although the list says so: here the list says nothing of that, and `names` holds such names by their number.
+    """
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.start, self.list = file, 0, bytearray()
+        self.entries, self.names = 0, {}
+        # Found as `zipfile` finds it, since another way could find another list
+        if not (end := zipfile._EndRecData(file)):
+            raise zipfile.BadZipFile("File is not a zip file")
+        signature, size, place = end[0], end[5], end[9]
+        self.start = place - size - (76 if signature == zipfile.stringEndArchive64 else 0)
+        if self.start < 0:
+            raise zipfile.BadZipFile("Bad offset for central directory")
+        if size > MAX_DIRECTORY_BYTES:
+            raise _Unusable(f"its list of files is longer than {MAX_DIRECTORY_BYTES // 2**20} MB")
+        file.seek(self.start)
+        self.list += file.read(size)
+        at = 0
+        while at + 46 <= len(self.list):
+            (flags,) = struct.unpack_from("<H", self.list, at + 8)
+            lengths = struct.unpack_from("<3H", self.list, at + 28)
+            if flags & 0x800:
+                name = bytes(self.list[at + 46 : at + 46 + lengths[0]])
+                try:
+                    name.decode("utf-8")
+                except UnicodeDecodeError:
+                    self.names[self.entries] = name.decode("utf-8", "surrogateescape")
+                    struct.pack_into("<H", self.list, at + 8, flags & ~0x800)
+            at += 46 + sum(lengths)
+            self.entries += 1
+
+    def read(self, size=-1):
+        at = self.file.tell()
+        data = self.file.read(size)
+        first, last = max(at, self.start), min(at + len(data), self.start + len(self.list))
+        if first < last:
+            data = data[: first - at] + self.list[first - self.start : last - self.start] + data[last - at :]
+        return bytes(data)
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+def _date(entry):
+    """Return the date of an entry, which a zip gives in local time, in seconds since 1970."""
+    try:
+        return datetime(*entry.date_time).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _problem(entry, path):
+    if _leads_out(path):
+        return "its path leads out of the zip"
+    if not is_text(path):
+        return "its name is not text in UTF-8"
+    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+        return "it is a link or a special file"
+    # Of the other methods, a few bytes may unpack to more than the memory holds, in one piece
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "it is packed in an unusual way"
+    return "it is encrypted" if entry.flag_bits & 1 else None
+
+
+def _leads_out(path):
+    return path.startswith("/") or re.match("[A-Za-z]:", path) or ".." in path.split("/")
+
+
+def _is_ignored(path):
+    """Whether a file is what a system leaves in a folder, not what a student put there."""
+    parts = [part for part in path.split("/") if part not in (".", "..")]
+    return any(
+        part.startswith(".") or part in ("__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini") for part in parts
+    )
+
+
+# Who handed it in
+
+
+def _by_student(files: list[_File], lab: str) -> dict[str, list[_HandedIn]]:
+    """Return the files of each student, by the student's name as the zip or the folder has it."""
+    students = {}
+    top = _common_folder(files)
+    for file in files:
+        student, handed_in = _assigned(file, file.path.removeprefix(top), lab)
+        students.setdefault(unicodedata.normalize("NFC", student), []).append(handed_in)
+    return students
+
+
+def _common_folder(files):
+    """Return the folder around a whole class, as unpacking a zip makes it, with its slash, or nothing."""
+    parts = [file.path.split("/") for file in files]
+    if len({part[0] for part in parts}) != 1 or "_assignsubmission_" in parts[0][0] or min(map(len, parts)) < 2:
+        return ""
+    inside = {part[1] for part in parts if len(part) > 2 or part[1].lower().endswith((".ipynb", ".zip"))}
+    of_lms = any("_assignsubmission_" in name or CANVAS.fullmatch(name) for name in inside)
+    of_one_student = any(re.match(r"lab[-_ ]?\d", name.lower()) for name in inside)
+    return f"{parts[0][0]}/" if of_lms or (len(inside) > 1 and not of_one_student) else ""
+
+
+def _assigned(file, path, lab):
+    """Return the student whose file it is, and what it is among the student's files."""
+    if match := MOODLE.fullmatch(path):
+        return match["student"], _HandedIn(match["file"], file, by_lms=True)
+    if match := CANVAS_ANONYMOUS.fullmatch(path) or CANVAS.fullmatch(path):
+        name = PurePosixPath(match["file"] or match["typed"])
+        again = re.fullmatch(r"(.+)-([1-9]\d{0,3})", name.stem)
+        version = (int(again[2]) if again else 0, int(match["upload"] or 0))
+        name = f"{again[1]}{name.suffix}" if again else str(name)
+        return match["name"] + match["user"], _HandedIn(name, file, version, bool(match["late"]), by_lms=True)
+    if _leads_out(path):
+        return path, _HandedIn(path, file)
+    folder, _, name = path.partition("/")
+    if name:
+        return folder, _HandedIn(name, file)
+    stem, kind = PurePosixPath(path).stem, PurePosixPath(path).suffix
+    student = re.sub(rf"(^|[-_ ]+){re.escape(lab)}.*", "", stem, flags=re.IGNORECASE | re.DOTALL)
+    return student, _HandedIn(f"{lab}{kind}" if kind == ".ipynb" else path, file)
+
+
+def identifier(name: str) -> str:
+    """Return a student's name as one that a folder can have everywhere, with its letters of any language.
+
+    Raises
+    ------
+    GradingError
+        If nothing would be left of it, or if it is too long.
+    """
+    if "/" in name:
+        raise GradingError(f"{shown(name)} is a path, not the name of a student")
+    if not is_text(name):
+        raise GradingError(f"{shown(name)} is not text in UTF-8: give the student another name")
+    signs = [sign if unicodedata.category(sign)[0] in "LMN" or sign in "_.@" else "-" for sign in name]
+    safe = re.sub("-+", "-", "".join(signs)).strip("-.")
+    if not safe:
+        raise GradingError(f"{shown(name)!r} cannot name a student: put the student's name before that of the lab")
+    if len(safe.encode()) > MAX_IDENTIFIER_BYTES:
+        raise GradingError(f"{shown(name)} is longer than {MAX_IDENTIFIER_BYTES} bytes: give it a shorter name")
+    return safe
+
+
+def _refuse_equal_identifiers(students):
+    names = {}
+    for student in sorted(students):
+        try:
+            safe = identifier(student)
+        except GradingError:
+            continue
+        other = names.setdefault(safe.casefold(), student)
+        if other != student:
+            raise GradingError(
+                f"{shown(other)!r} and {shown(student)!r} would both be student {safe}: rename one of them"
+            )
+
+
+# One student
+
+
+def _collect_student(student, handed_in, lab, source, root, budget):
+    try:
+        name = identifier(student)
+    except GradingError as error:
+        return Collected(shown(student), None, [f"Not collected: {error}."])
+    notes = ["Canvas says that it was late."] if any(one.late for one in handed_in) else []
+    try:
+        # In the course folder, so that what is unpacked there only has to be renamed
+        with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
+            new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(MAX_STUDENT_BYTES, budget), notes)
+            path = _put(new, date, name, lab, root, notes)
+    except _Unusable as error:
+        return Collected(name, None, [*notes, f"Not collected: {error}."])
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise CannotWrite(f"{name} cannot be written to {root} ({error.strerror}): {MAKE_ROOM}") from None
+        what = f"{shown(str(error.filename))}: {error.strerror}" if error.filename else str(error)
+        return Collected(name, None, [*notes, f"Not collected: {what}; look at the folder and its permissions."])
+    except Exception as error:
+        return Collected(name, None, [*notes, f"Not collected: {unexpected(error, f'collect {name}', root)}."])
+    return Collected(name, path, notes)
+
+
+def _prepared(handed_in, folder, lab, source, budget, notes):
+    """Return a folder with just the notebook to grade, under its right name, and its date."""
+    notebooks = _unpacked(_latest(handed_in, notes), folder, budget, notes)
+    if not notebooks:
+        names = ", ".join(sorted({shown(one.name) for one in handed_in})[:5])
+        raise _Unusable(f"there is no notebook that can be read among its files ({names})")
+    chosen, said = choose_notebook(list(notebooks), lab, source)
+    notes += said
+    if chosen is None and len(notebooks) > 1:
+        raise _Unusable(f"none of its notebooks is one of {lab}")
+    chosen = chosen or next(iter(notebooks))
+    new, one = folder / "new", notebooks[chosen]
+    new.mkdir()
+    chosen.rename(new / f"{lab}.ipynb")
+    date = one.file.date if is_possible(one.file.date) else 0.0
+    if not date:
+        notes.append("The date of the file cannot be right; it counts as older than any other.")
+    os.utime(new / f"{lab}.ipynb", (date, date))
+    beside = str(PurePosixPath(one.name).with_name("timestamp.txt"))
+    for other in handed_in:
+        if other.name == beside and not other.by_lms:
+            try:
+                _unpack(other.file, new / "timestamp.txt", MAX_BYTES, budget)
+            except _Unusable as error:
+                notes.append(f"Left out {shown(other.name)}: {error}.")
+    notes += filter(None, [check_timestamp(new)])
+    return new, _date_of(new)
+
+
+def _latest(handed_in, notes):
+    """Return the files without those that a student handed in again, under a name with a higher number."""
+    latest = {}
+    for one in handed_in:
+        if one.version and one.version >= latest.get(one.name, one).version:
+            latest[one.name] = one
+    for name, one in latest.items():
+        count = sum(other.version is not None and other.name == name for other in handed_in)
+        if count > 1:
+            notes.append(f"{shown(name)} was handed in {count} times; {shown(one.file.path)} is taken.")
+    return [one for one in handed_in if one.version is None or latest[one.name] is one]
+
+
+def _unpacked(handed_in, folder, budget, notes):
+    """Unpack all notebooks, each into a folder of its own, and return in which file of the student each was."""
+    notebooks = {}
+    with ExitStack() as opened:
+        # A zip may leave no room for what comes after it
+        for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
+            for file, name in _notebooks_in(one, folder, opened, budget, notes):
+                target = folder / f"notebook-{len(notebooks)}" / shown(PurePosixPath(name).name)[-60:]
+                try:
+                    target.parent.mkdir(exist_ok=True)
+                    _unpack(file, target, MAX_BYTES, budget)
+                    notebooks[target] = one
+                except _Unusable as error:
+                    notes.append(f"Left out {shown(name)}: {error}.")
+    return notebooks
+
+
+def _notebooks_in(one, folder, opened, budget, notes):
+    """Return the notebooks of a file, which is one or a zip that holds some, with their names."""
+    kind = PurePosixPath(one.name).suffix.lower()
+    if kind == ".ipynb":
+        return [(one.file, one.name)]
+    try:
+        if kind == ".zip":
+            archive = folder / f"archive-{len(list(folder.iterdir()))}"
+            _unpack(one.file, archive, MAX_STUDENT_BYTES, budget)
+            files = _files_of_zip(archive, opened, budget.entries)
+            budget.entries -= len(files)
+            inside = [file for file in files if not _is_ignored(file.path)]
+            return [(file, file.path) for file in inside if file.path.lower().endswith(".ipynb")]
+        if one.file.problem:
+            raise _Unusable(one.file.problem)
+    except _Unusable as error:
+        notes.append(f"Left out {shown(one.name)}: {error}.")
+    return []
+
+
+def _unpack(file, target, limit, budget):
+    """Write a file's bytes to `target`, counted as they come: what a zip says about their number may be a lie."""
+    if file.problem:
+        raise _Unusable(file.problem)
+    size = 0
+    try:
+        with target.open("wb") as copy:
+            for chunk in _chunks(file):
+                size += len(chunk)
+                if size > limit:
+                    raise _Unusable(f"it is larger than {limit // 2**20} MB")
+                budget.spend(len(chunk))
+                copy.write(chunk)
+    except _Unusable:
+        target.unlink()
+        raise
+    os.utime(target, (file.date, file.date))
+
+
+def _chunks(file):
+    try:
+        with file.open() as stream:
+            while chunk := stream.read(2**16):
+                yield chunk
+    except BROKEN as error:
+        raise _Unusable(f"it cannot be read ({error})") from None
+
+
+def _put(new, date, student, lab, root, notes):
+    """Move a submission to its place unless the one that is there is the same or not older; return the notebook."""
+    place = root / "submitted" / student / lab
+    notebook = place / f"{lab}.ipynb"
+    if os.path.lexists(place):
+        if (
+            os.path.lexists(notebook)
+            and not kind_of(notebook)
+            and filecmp.cmp(notebook, new / notebook.name, shallow=False)
+        ):
+            return notebook
+        if date <= (present := _date_of(place)):
+            notes.append(
+                f"Not taken: it is of {_written(date)}, and the one collected before is of {_written(present)}."
+            )
+            return notebook
+        kept = _keep(student, lab, root, present)
+        notes.append(
+            f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it anew."
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    new.rename(place)
+    return notebook
+
+
+def _keep(student, lab, root, date):
+    """Put a submission aside with what was made of it, and return where."""
+    place = root / "replaced" / lab / student / datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    kept, number = place, 1
+    while kept.exists():
+        kept, number = place.with_name(f"{place.name}-{number + 1}"), number + 1
+    for step in ("submitted", "autograded", "feedback"):
+        if (folder := root / step / student / lab).exists():
+            kept.mkdir(parents=True, exist_ok=True)
+            shutil.move(folder, kept / step)
+    return kept
+
+
+def _date_of(folder):
+    """Return when a submission was handed in, or else the date of its newest notebook, in seconds since 1970.
+
+    A date that cannot be right is 0: whatever comes next replaces what lies there.
+    """
+    if date := read_timestamp(folder):
+        return date.timestamp()
+    dates = [path.lstat().st_mtime for path in folder.glob("*.ipynb")]
+    return max(filter(is_possible, dates), default=0.0)
+
+
+def _written(date):
+    return datetime.fromtimestamp(date).strftime("%d %B %Y, %H:%M") if date else "an unknown date"

@@ -1,0 +1,262 @@
+"""The instructors' commands of ``mlcourse`` (see `mlcourse.cli`), typed in the folder of the course."""
+
+import argparse
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from coursegrader import GradingError
+
+if find_spec("jupytext") is None:
+    raise ModuleNotFoundError("the dependencies of the group grade are not installed")
+
+EXAMPLES = """
+For instructors, a lab's way through a term:
+  mlcourse release lab-01-toy-regression             make the students' notebook
+  mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
+  mlcourse grade lab-01-toy-regression               grade it
+  mlcourse report lab-01-toy-regression              see how the class did
+  jupyter lab                                        mark the written answers in the formgrader
+  mlcourse feedback lab-01-toy-regression            write a page for each student
+  mlcourse export                                    write the grades as a table
+"""
+
+
+def add_commands(command):
+    """Add the instructors' commands.
+
+    Parameters
+    ----------
+    command : callable
+        Adds one: ``command(name, run, says, example)`` returns its parser.
+    """
+
+    def in_course(run):
+        def checked(options):
+            options.root = Path.cwd()
+            if not (options.root / "nbgrader_config.py").exists():
+                raise GradingError(
+                    f"{options.root} is not the folder of the course: there is no nbgrader_config.py in it"
+                )
+            return run(options)
+
+        return checked
+
+    def for_lab(name, run, says, example):
+        one = command(name, in_course(run), says, example)
+        one.add_argument("lab", metavar="LAB", help="the name of the lab, for instance lab-01-toy-regression")
+        return one
+
+    says = "make the students' notebook of a lab"
+    one = command("release", in_course(release), says, "mlcourse release lab-01-toy-regression")
+    one.add_argument("lab", metavar="LAB", nargs="?", help="the name of the lab (default: all labs)")
+    one.add_argument("--sources", action="store_true", help="write nbgrader's source/ only, and leave labs/ alone")
+
+    one = for_lab(
+        "collect",
+        collect,
+        "put what students handed in where it is graded",
+        "mlcourse collect lab-01-toy-regression ~/Downloads/class.zip",
+    )
+    one.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a folder, or an archive of Moodle or Canvas")
+
+    example = "mlcourse grade lab-01-toy-regression --workers 4"
+    for name, run, says in [
+        ("grade", grade, "grade what students handed in"),
+        ("regrade", regrade, "grade again after a test was changed, and say whose marks move and why"),
+    ]:
+        one = for_lab(name, run, says, example.replace("grade", name, 1))
+        one.add_argument("--workers", type=whole_number, metavar="N", help="how many at a time (default: one per core)")
+        one.add_argument("--again", action="store_true", help="run also what has been run before")
+        which = "the draw of hidden data for everybody (default: that which a submission has met, or the present one)"
+        one.add_argument("--draw", type=whole_number, metavar="N", help=which)
+        one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
+        one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
+
+    for_lab("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
+    for_lab("feedback", feedback, "write a page for each student", "mlcourse feedback lab-01-toy-regression")
+
+    one = command("export", in_course(export), "write the grades as a table", "mlcourse export --style moodle")
+    one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
+    styles = ["spreadsheet", "moodle", "canvas"]
+    one.add_argument("--style", choices=styles, default=styles[0], help="for what the table is (default: %(default)s)")
+    names = ["Username", "Email address", "ID number"]
+    one.add_argument("--identifier", choices=names, default=names[0], help="how Moodle knows students (%(default)s)")
+    one.add_argument("--to", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
+    one.add_argument("--unfinished", action="store_true", help="also while written answers wait to be marked")
+
+    for_lab(
+        "audit",
+        audit,
+        "try the right, wrong and mutated answers on the tests of a lab, and write a page",
+        "mlcourse audit lab-01-toy-regression",
+    )
+
+
+def whole_number(text):
+    """Return the number above 0 that was typed."""
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def release(options):
+    """Write the student notebooks of one lab or all, or only nbgrader's sources."""
+    from coursegrader import labs
+
+    lab = options.lab and known(options)
+    names = labs.write_sources(options.root) if options.sources else labs.release(options.root, lab)
+    print(f"Written to {'source' if options.sources else 'labs'}/: {', '.join(names)}.")
+
+
+def collect(options):
+    """Sort in what a class handed in, and print what was odd about it."""
+    from coursegrader.collect import collect
+    from coursegrader.submissions import shown
+
+    collected = collect(known(options), options.files, options.root)
+    for one in collected:
+        for note in one.notes:
+            print(f"{shown(one.student)}: {note}")
+    missed = sum(one.path is None for one in collected)
+    print(f"Collected {len(collected) - missed} submissions in submitted/.")
+    if missed:
+        print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def grade(options):
+    """Grade a class, print what was odd, and return 1 if somebody's work could not be graded."""
+    from coursegrader import limits
+    from coursegrader.grade import grade_class
+    from coursegrader.submissions import shown
+
+    if options.no_sandbox:
+        print("Warning: without the sandbox, students' code can do all that you may do here.", file=sys.stderr)
+    else:
+        print(f"Limits: {limits.sentence()}.")
+    done = grade_class(
+        known(options),
+        options.root,
+        workers=options.workers,
+        sandbox=not options.no_sandbox,
+        again=options.again,
+        draw=options.draw,
+        scheduler=options.scheduler,
+        progress=show_progress,
+    )
+    for student, sentence in [*done.notes, *done.missed.items()]:
+        print(f"{shown(student)}: {sentence}")
+    refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
+    same = f"; {done.unchanged} had not changed" if done.unchanged else ""
+    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}.")
+    if done.late:
+        print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
+    if done.missed:
+        print(f"{len(done.missed)} could not be graded: see the lines above.", file=sys.stderr)
+    return 1 if done.missed else 0
+
+
+def regrade(options):
+    """Release a changed lab, grade the class again, and print whose points changed."""
+    from coursegrader import labs
+    from coursegrader.grade import gradebook_of
+    from coursegrader.regrade import moves, print_moves, snapshot
+
+    config = labs.nbgrader_config(options.root)
+    with gradebook_of(config) as gradebook:
+        before = snapshot(known(options), gradebook, options.root)
+    labs.release(options.root, options.lab)
+    status = grade(options)
+    with gradebook_of(config) as gradebook:
+        print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
+    return status
+
+
+def report(options):
+    """Write the page about a class."""
+    from coursegrader.grade import gradebook_of
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.report import write_report
+
+    with gradebook_of(nbgrader_config(options.root)) as gradebook:
+        path = write_report(known(options), options.root, gradebook, lambda sentence: print(sentence, file=sys.stderr))
+    print(f"Written: {path}")
+
+
+def feedback(options):
+    """Write a page for each student, and return 1 if somebody's could not be written."""
+    from nbgrader.apps.api import NbGraderAPI
+
+    from coursegrader.files import NO_ROOM, written_down
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.submissions import shown
+
+    root, lab = options.root, known(options)
+    result = NbGraderAPI(config=nbgrader_config(root)).generate_feedback(lab, force=True)
+    graded = sorted(path.parent.parent.name for path in root.glob(f"autograded/*/{lab}/{lab}.ipynb"))
+    # nbgrader leaves no page of the student with whom it fails
+    missed = [student for student in graded if not (root / "feedback" / student / lab / f"{lab}.html").exists()]
+    if not result["success"]:
+        if full := [error for error in map(os.strerror, NO_ROOM) if error in result["log"]]:
+            raise GradingError(f"the feedback cannot be written ({full[0]}): make room on the disk and type this again")
+        if not missed or missed == graded:
+            raise GradingError(f"nbgrader could not write the feedback:\n{result['log']}")
+    for student in missed:
+        notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
+        print(f"{shown(student)}: no feedback from {shown(notebook)}; delete it and type `mlcourse grade {lab}`.")
+    print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
+    if missed:
+        more = written_down(result["log"], f"feedback {lab}", root)
+        print(f"{len(missed)} could not be written: see the lines above; {more}.", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def export(options):
+    """Write the table of points."""
+    from coursegrader.export import export
+    from coursegrader.grade import gradebook_of
+    from coursegrader.labs import nbgrader_config
+
+    with gradebook_of(nbgrader_config(options.root)) as gradebook:
+        export(
+            options.root,
+            gradebook,
+            options.to,
+            options.style,
+            labs=options.labs or None,
+            identifier=options.identifier,
+            unfinished=options.unfinished,
+        )
+    print(f"Written: {options.to}")
+
+
+def audit(options):
+    """Try right and wrong answers and mutants on a lab's tests, and return 1 if something is not proved."""
+    from coursegrader.audit import run_audit
+
+    return run_audit(known(options), options.root)
+
+
+def installation():
+    """Return a sentence on the grading for ``mlcourse doctor``."""
+    from coursegrader import desk, limits
+
+    lack = desk.missing()
+    return f"no grading here, which only instructors need: {lack}" if lack else f"grading with {limits.sentence()}"
+
+
+def known(options):
+    """Return the lab that was named, or raise an error that names those that there are."""
+    names = sorted(path.stem for path in (options.root / "solutions").glob("lab-*.md"))
+    if options.lab not in names:
+        raise GradingError(f"there is no lab {options.lab}: the labs are {', '.join(names) or 'none'}")
+    return options.lab
+
+
+def show_progress(done, of):
+    """Draw how far the grading has come, on a terminal only."""
+    if sys.stderr.isatty():
+        bar = "=" * (40 * done // of)
+        print(f"\r[{bar:<40}] {done} of {of}", end="\n" if done == of else "", file=sys.stderr, flush=True)

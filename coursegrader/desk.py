@@ -1,0 +1,421 @@
+"""A server process that grades one notebook at a time.
+
+It starts two programs, each inside a bubblewrap of its own: the box for students' code (`coursegrader.box`) and the
+examiner for the tests (`coursegrader.examiner`). Both import the scientific stack once and fork a process for each
+submission. The server connects the two, reads which cells passed, and trusts neither. `Desk` starts it and talks to it.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from coursegrader import GradingError, channel, limits, seccomp
+from coursegrader.cells import OUTPUT_BYTES, Cell, Limits, Malformed, Room, notebook, read_verdict, result_of
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOK_BYTES = 128 * 2**20  # of all that an examiner says of a notebook
+START_SECONDS = 120
+CLEAN_SECONDS = 30
+FEW = 4  # with so many notebooks to come, the instructor's is run as well
+# What the server asks a program for: a submission, or in the box the instructor's notebook; a core follows in two bytes
+RUN, LEARN = b"r", b"l"
+# Not with -m, since the outside knows the classes of the box by the name of their module
+PROGRAM = "from coursegrader.{0} import main; main()"
+INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
+
+
+class DeskEnded(GradingError):
+    """The server process has ended in the middle of a notebook."""
+
+
+class Desk:
+    """A server process, started with the first notebook.
+
+    Parameters
+    ----------
+    sandbox : bool
+        False runs the student's code without a box, with all that this user may do.
+    reference : list of coursegrader.cells.Cell
+        The instructor's notebook: its pictures serve for the figures of students that hold the same. A desk that serves
+        several labs gets that of the next notebook as its attribute.
+    expected : int
+        How many notebooks are known to come. The instructor's is run before the first if they are `FEW` or more, else
+        before the one with that number.
+    core : int, optional
+        The core that everything in the box and all tests run on. Desks with cores of their own cannot slow one another
+        down.
+    **limits : float
+        Seconds, as in `coursegrader.cells.Limits`.
+    """
+
+    command = (sys.executable, "-m", "coursegrader.desk")
+
+    def __init__(
+        self,
+        sandbox: bool = True,
+        reference: Sequence = (),
+        expected: int = 0,
+        core: int | None = None,
+        **limits: float,
+    ):
+        self.sandbox, self.reference, self.core, self.limits = sandbox, reference, core, limits
+        self.learns_at = 1 if expected >= FEW else FEW
+        self.process, self.lock, self.over = None, threading.Lock(), False
+
+    def grade(self, cells: Sequence[Cell], secret: Sequence[int] = ()) -> dict:
+        """Run the code cells of one notebook.
+
+        Parameters
+        ----------
+        cells : list of coursegrader.cells.Cell
+        secret : sequence of int
+            What the data of hidden tests depend on (`coursegrader.secret`).
+
+        Returns
+        -------
+        dict
+            The fields of `coursegrader.cells.Result`.
+
+        Raises
+        ------
+        GradingError
+            If there is no box on this machine, or none can be made any more.
+        DeskEnded
+            If the server has ended in the middle of this notebook; the next one starts another.
+        """
+        with self.lock:
+            if self.process is None:
+                self.start()
+            try:
+                self.tell(cells, secret)
+                answer = self.process.stdout.readline()
+                if answer and not answer.startswith("{"):
+                    raise GradingError(answer.strip())
+                return json.loads(answer)
+            except (OSError, ValueError):
+                self.close()
+                raise DeskEnded("the grading process has ended by itself: type the same command again") from None
+            except BaseException:
+                # An answer that nobody reads would be taken for the next student's
+                self.close()
+                raise
+
+    def start(self):
+        if self.over:
+            raise GradingError("the grading was stopped")
+        options = {"sandbox": self.sandbox, "learns_at": self.learns_at, "core": self.core, "limits": self.limits}
+        command = [*self.command, json.dumps(options)]
+        environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        )
+        answer = self.process.stdout.readline()
+        if answer != "ready\n":
+            self.close()
+            raise GradingError(answer.strip() or "the grading process could not start: see the lines above")
+
+    def tell(self, cells, secret):
+        given = [cell for cell in self.reference if cell.grade_id is None]
+        notebooks = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
+        print(json.dumps([*notebooks, list(secret)]), file=self.process.stdin, flush=True)
+
+    def kill(self):
+        """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
+        self.over = True
+        if self.process is not None:
+            self.process.kill()
+
+    def close(self):
+        """End the server, and with it the box and whatever runs there."""
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+            self.process.stdout.close()
+            self.process.wait()
+            self.process = None
+
+
+def missing() -> str | None:
+    """Return what this machine lacks to keep students' code in a box, with the command that installs it; or None."""
+    if not shutil.which("bwrap"):
+        return f"there is no bubblewrap, which keeps students' code in a box: {INSTALL}"
+    try:
+        seccomp.library()
+    except OSError:
+        return f"there is no libseccomp, which filters the system calls of students' code: {INSTALL}"
+    return None
+
+
+THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT"], "1")
+
+
+def in_bubblewrap(command: list[str], settings: dict[str, str]) -> list[str]:
+    """Return the words that start a program inside bubblewrap, with what it may see there, files and environment."""
+    shown = sorted(
+        path
+        for path in {*python_files(), *LIBRARIES, *(str(ROOT / name) for name in ("mlcourse", "coursegrader", "data"))}
+        if os.path.exists(path)
+    )
+    # Named one by one, since bubblewrap makes the folders on the way for the user alone that starts it
+    folders = sorted({str(parent) for path in shown for parent in Path(path).parents if str(parent) != "/"})
+    folders = [word for folder in folders for word in ("--dir", folder)]
+    binds = [word for path in shown for word in ("--ro-bind", path, path)]
+    settings = {
+        **settings,
+        **THREADS,
+        "HOME": "/scratch",
+        "LANG": "C.UTF-8",
+        "MPLCONFIGDIR": "/config",
+        "PATH": os.path.dirname(sys.executable),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": "/scratch",
+    }
+    return [
+        "bwrap",
+        *folders,
+        *binds,
+        *("--dev", "/dev", "--tmpfs", "/scratch", "--tmpfs", "/config"),
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
+        *("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
+        *([] if os.getuid() == 0 else ["--unshare-user"]),
+        *("--cap-add", "ALL", "--new-session", "--die-with-parent", "--chdir", "/scratch", "--clearenv"),
+        *(word for key, value in settings.items() for word in ("--setenv", key, value)),
+        *command,
+    ]
+
+
+LIBRARIES = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache"]
+
+
+def python_files() -> set[str]:
+    """Return the files and folders that Python and its packages are made of.
+
+    The folder of an installation is not among them: it may be ``/usr``, which holds much else, or that of the course.
+    """
+    paths = sysconfig.get_paths()
+    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    for prefix in map(Path, (sys.prefix, sys.base_prefix)):
+        found |= set(map(str, prefix.glob("bin/python*")))
+        # The last two are data that conda keeps there, for maps
+        found |= {str(prefix / name) for name in ("lib", "lib64", "pyvenv.cfg", "share/proj", "share/gdal")}
+    return {*found, os.path.realpath(sys.executable)}
+
+
+class Program:
+    """One of the two programs in a bubblewrap: it forks a process for each request.
+
+    Parameters
+    ----------
+    name : str
+        The module of `coursegrader` whose function `main` is the program.
+    sandbox : bool
+        False runs it as any other program.
+    settings : dict
+        More of its environment.
+    """
+
+    def __init__(self, name: str, sandbox: bool, settings: dict[str, str]):
+        self.group = limits.Group()
+        self.control, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", PROGRAM.format(name), str(theirs.fileno())]
+            if sandbox:
+                command = [*(() if self.group.holds_memory() else limits.scope()), *in_bubblewrap(command, settings)]
+            else:
+                command.append("--no-sandbox")
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **settings},
+                pass_fds=[theirs.fileno()],
+                preexec_fn=self.group.enter,  # noqa: PLW1509 (the server has no other thread)
+            )
+
+    def wait(self):
+        """Wait until the program is ready for requests."""
+        if self.hear(START_SECONDS) != b"ready":
+            raise GradingError(f"the box for students' code could not start: {self.last_words()}: {INSTALL}")
+        self.supervisor = limits.Supervisor(self.process.pid)
+
+    def last_words(self):
+        """End the program, and return the last line that it has written."""
+        self.process.kill()
+        return " ".join(self.process.stderr.read().decode(errors="replace").strip().splitlines()[-1:])
+
+    def hear(self, seconds):
+        """Return what the program says, or nothing if it has ended or says nothing in that time."""
+        self.control.settimeout(seconds)
+        try:
+            return self.control.recv(5)
+        except OSError:
+            return b""
+
+    def ask(self, request: bytes, core: int, *connections: socket.socket):
+        """Let the program begin with a notebook; the other ends of the connections are its own."""
+        socket.send_fds(self.control, [request + core.to_bytes(2)], [one.fileno() for one in connections])
+
+    def outcome(self):
+        """Return how the process of a notebook has ended: over!, kill!, fail!, or nothing if the program has ended."""
+        return self.hear(CLEAN_SECONDS)
+
+    def close(self):
+        """End the program, and with it whatever runs there."""
+        self.control.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+        self.group.remove()
+
+
+class Server:
+    """The server's side: the box, the examiner, and what passes between them and the desk."""
+
+    def __init__(self, sandbox, learns_at, core, limits):
+        self.sandbox, self.learns_at, self.limits = sandbox, learns_at, limits
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+        self.excess = None  # what the submission that runs has had too much of
+        self.core = core if core is not None else cores[os.getpid() % len(cores)]
+        self.done, self.programs = Counter(), []
+
+    def start(self):
+        """Start the box and the examiner, anew if they run already."""
+        self.close()
+        self.done.clear()
+        if self.sandbox and (lack := missing()):
+            raise GradingError(lack)
+        # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
+        self.programs = [Program("box", self.sandbox, {"PYTHONHASHSEED": "0"}), Program("examiner", self.sandbox, {})]
+        for program in self.programs:
+            program.wait()
+
+    def close(self):
+        while self.programs:
+            self.programs.pop().close()
+
+    def grade(self, cells, reference, secret):
+        """Return the result of a notebook, with the pictures of the instructor's from the time on when they pay."""
+        lab = tuple(cell.source for cell in reference)
+        self.done[lab] += 1
+        if self.done[lab] == self.learns_at and reference:
+            self.run(reference, LEARN, ())
+        return self.run(cells, RUN, secret)
+
+    def run(self, cells, request, secret):
+        """Let the box and an examiner begin with a notebook, connected with each other, and return the result."""
+        begin = time.monotonic()
+        try:
+            ours = self.admit(request)
+        except OSError:
+            self.start()
+            ours = self.admit(request)
+        examined, self.excess = [], None
+        kills = [program.group.kills() for program in self.programs]
+        with ours, contextlib.suppress(channel.Closed, channel.TooLate, Malformed):
+            channel.send(ours, notebook(cells, secret, self.limits), time.monotonic() + self.limits.patience)
+            examined.extend(self.verdicts(cells, ours))
+        outcomes = list(map(Program.outcome, self.programs))
+        if b"fail!" in outcomes:
+            reason = self.programs[outcomes.index(b"fail!")].last_words()
+            raise GradingError(f"the kernel refuses a sandbox for students' code: {reason}")
+        result = result_of(cells, examined, time.monotonic() - begin)
+        if outcomes != [b"over!"] * 2 and not self.excess:
+            # Not for what it held: the machine had no memory left, or somebody ended it
+            result.late = result.late or kills == [program.group.kills() for program in self.programs]
+        if outcomes != [b"over!"] * 2:
+            # Where something was killed, something may have been left alone
+            self.start()
+        return result
+
+    def admit(self, request):
+        """Let both programs begin with a notebook and return the connection to the examiner."""
+        box, examiner = self.programs
+        pairs = [socket.socketpair() for _ in range(2)]
+        (ours, server), (tests, student) = pairs
+        with server, tests, student:
+            try:
+                box.ask(request, self.core, student)
+                examiner.ask(RUN, self.core, server, tests)
+            except OSError:
+                ours.close()
+                raise
+        return ours
+
+    def verdicts(self, cells, connection):
+        """Yield what becomes of each cell, until the examiner ends or could not be interrupted."""
+        poll, data, left, room = select.poll(), bytearray(), NOTEBOOK_BYTES, Room()
+        poll.register(connection, select.POLLIN)
+        poll.register(sys.stdin, 0)
+        looked = time.monotonic()
+        for cell in cells:
+            ends = time.monotonic() + self.limits.patience
+            while (text := channel.first(data, OUTPUT_BYTES)) is None:
+                events = dict(poll.poll(limits.LOOK_SECONDS * 1000))
+                if sys.stdin.fileno() in events:
+                    sys.exit("nobody waits for the result any more")
+                if (now := time.monotonic()) > ends:
+                    raise channel.TooLate
+                if now > looked + limits.LOOK_SECONDS:
+                    for program in self.programs:
+                        self.excess = program.supervisor.look() or self.excess
+                    looked = time.monotonic()
+                if connection.fileno() in events:
+                    try:
+                        part = connection.recv(2**20)
+                    except OSError:
+                        raise channel.Closed from None
+                    left -= len(part)
+                    if not part or left < 0:
+                        raise channel.Closed
+                    data += part
+            examined = read_verdict(cell, text)
+            examined.outputs = examined.outputs if cell.grade_id else room.fitted(examined.outputs)
+            yield examined
+
+
+def main() -> None:
+    """Read notebooks from standard input, a line each, and write their results to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    options = json.loads(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    server = Server(options["sandbox"], options["learns_at"], options["core"], Limits(**options["limits"]))
+    try:
+        serve(server, answers)
+    except GradingError as error:
+        print(" ".join(str(error).split()), file=answers, flush=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit("nobody waits for the result any more")
+    finally:
+        server.close()
+
+
+def serve(server, answers):
+    """Grade the notebook that a line of standard input holds, with that of the instructor, until it is closed."""
+    server.start()
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        *notebooks, secret = json.loads(line)
+        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in notebooks)
+        print(json.dumps(dataclasses.asdict(server.grade(cells, reference, secret))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,583 @@
+"""Outside the box: run the test cells of one submission, with stand-ins for what the student wrote.
+
+A test cell runs here, in a process that the student's code cannot reach. The names that it takes from the notebook are
+plain data, or an `Inside`: a stand-in that sends calls into the box and takes plain data back. What a test hands over
+is a copy: whatever the student's code does to it, the test's own things stay as they are.
+
+This program is started once by `coursegrader.desk`, inside a bubblewrap of its own. For each submission it forks a
+process, in a sandbox that has no more than a student's: no network, no file of the course but this package and `data/`,
+nothing to write to. That process gets the cells of one notebook and says for each whether it passed; the server that
+asked checks the form of its answers and trusts nothing else about them.
+"""
+
+import builtins
+import contextlib
+import copy
+import functools
+import gc
+import importlib
+import io
+import os
+import pickle
+import resource
+import signal
+import socket
+import symtable
+import sys
+import time
+import types
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+
+from coursegrader import box, channel, plain, sandbox
+from coursegrader.cells import (
+    MESSAGE_CHARACTERS,
+    OUTPUT_BYTES,
+    Cell,
+    Examined,
+    Limits,
+    Malformed,
+    Room,
+    checked_outputs,
+    failure,
+    read_notebook,
+    verdict,
+)
+from mlcourse import checks
+
+MEMORY_BYTES = 4 * 2**30
+TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
+TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a stand-in may pass for
+PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+# What is asked about most, and never stays here
+DATA = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray, np.float64}
+TOO_LONG = "your code took too long: look for a loop that does not end"
+TURNS = 20  # how deep a test and the student's code may call each other
+
+
+class Stopped(BaseException):
+    """The test cell ends here, and nothing in it can catch that; the message is for the student."""
+
+
+class Gone(Stopped):
+    """The box is gone, and with it the rest of the submission."""
+
+
+class NotPlain(TypeError):
+    """A test needed plain data, and the answer was something else."""
+
+
+def main() -> None:
+    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    walls = None if "--no-sandbox" in sys.argv else sandbox.Walls(writable=False)
+    for name in box.MODULES:
+        importlib.import_module(name)
+    box.know_arrays()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*box.GARBAGE)
+    files = sandbox.ordinary_files()
+    control.sendall(b"ready")
+    for _, core, descriptors in sandbox.requests(control, 2):
+        child = os.fork()
+        if child == 0:
+            sandbox.stay_on(core)
+            sandbox.guard(serve, descriptors, files, walls)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.sendall(sandbox.outcome(child))
+
+
+def serve(server: int, student: int) -> None:
+    """Read a notebook from the first socket and answer there, cell by cell; the box is at the end of the second."""
+    sandbox.silence()
+    server = socket.socket(fileno=server)
+    cells, secret, limits = read_notebook(channel.receive(server))
+    checks._secret = secret
+    for cell, examined in zip(cells, examine(cells, socket.socket(fileno=student), limits)):
+        channel.send(server, verdict(cell, examined))
+
+
+def examine(cells: list[Cell], connection: socket.socket, limits: Limits) -> Iterator[Examined]:
+    """Run a notebook: the student's cells in the box at the other end of `connection`, the tests here.
+
+    Parameters
+    ----------
+    cells : list of Cell
+    connection : socket.socket
+    limits : Limits
+
+    Yields
+    ------
+    Examined
+        One for each cell, until one of them has stopped.
+    """
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    signal.signal(signal.SIGALRM, too_long)
+    there, room = Box(connection, limits), Room()
+    for cell in cells:
+        there.late = False
+        outputs = run_student(there, cell.source, room) if cell.grade_id is None else run_test(there, cell)
+        yield Examined(outputs, there.gone, there.late)
+        if there.gone:
+            return
+
+
+def run_student(box, source, room):
+    """Run a cell of the student in the box and return its outputs, as far as there is room for them."""
+    begin = time.monotonic()
+    try:
+        return room.fitted(checked_outputs(box.do("cell", source, room.left, seconds=box.limits.cell)))
+    except (Exception, Stopped) as error:
+        return [failure(f"this cell was stopped: {error}")]
+    finally:
+        # What the cell says of that is no proof
+        box.late = box.late or time.monotonic() - begin >= box.limits.cell
+
+
+def run_test(box, cell):
+    """Run a test cell here and return its outputs: a line that says that it passed, or one error."""
+    printed = io.StringIO()
+    try:
+        code, names = compiled(cell.grade_id, cell.source)
+        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **box.names(names)}
+        checks._elsewhere = box
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), box.limit():
+            exec(code, space)
+        return [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:2000] or "passed\n"}]
+    except checks.CheckFailed as error:
+        return [failure(str(error))]
+    except Gone as reason:
+        return [failure(f"not passed, since {reason}.")]
+    except BaseException as error:
+        return [failure(f"not passed: {error or type(error).__name__}")]
+    finally:
+        checks._elsewhere = None
+        with contextlib.suppress(Exception, Stopped):
+            box.forget()
+
+
+@functools.lru_cache(1000)
+def compiled(name, source):
+    """Return the code of a test cell, and the names that it takes from the notebook."""
+    return compile(source, f"<test {name}>", "exec"), free_names(source)
+
+
+def too_long(number, frame):
+    """Raise Stopped when the alarm rings."""
+    raise Stopped("this check took too long with your answer")
+
+
+def free_names(source):
+    """Return the names that a test cell takes from the notebook."""
+    used, own = set(), set()
+
+    def visit(table):
+        for symbol in table.get_symbols():
+            if table.get_type() == "module" and (symbol.is_assigned() or symbol.is_imported()):
+                own.add(symbol.get_name())
+            elif symbol.is_global() or table.get_type() == "module":
+                used.add(symbol.get_name())
+        for child in table.get_children():
+            visit(child)
+
+    visit(symtable.symtable(source, "<test>", "exec"))
+    return sorted(used - own - set(dir(builtins)))
+
+
+class Box:
+    """The other end: what is sent into the box, and what comes back."""
+
+    def __init__(self, connection, limits):
+        self.connection, self.limits = connection, limits
+        self.end, self.deadline = time.monotonic() + limits.total, None
+        self.insides, self.local, self.numbers, self.gone, self.turns = {}, {}, {}, None, 0
+        self.late, self.things_changed, self.generators = False, {}, {}
+
+    @contextlib.contextmanager
+    def limit(self):
+        """Give everything inside the block the time of one test."""
+        self.deadline = time.monotonic() + self.limits.test
+        # Again and again, since Python drops an exception in some places
+        signal.setitimer(signal.ITIMER_REAL, self.limits.test + 2 * self.limits.grace, 1)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.deadline = None
+
+    def do(self, action, *arguments, seconds=None):
+        """Have the box do something and return what came of it.
+
+        Raises
+        ------
+        Exception
+            What the student's code raised: the nearest class of Python or a trusted package, and `line_of_answer`.
+        Stopped
+            If the time is over.
+        Gone
+            If the box has ended, or says what it cannot say.
+        """
+        now = time.monotonic()
+        ends = min(self.end, now + (seconds or self.limits.question), self.deadline or self.end)
+        if self.gone:
+            raise Gone(self.gone)
+        if ends <= now:
+            self.late = True
+            raise Stopped(TOO_LONG)
+        message, over = self.pickled([action, ends - now, *arguments]), None
+        most = OUTPUT_BYTES if action == "cell" else 2 * channel.MAX_BYTES
+        with self.exchange():
+            self.send(message, ends)
+            while (answer := self.receive(ends, most))[0] == "ask":
+                message, stop = self.answer(answer[1])
+                over = over or stop
+                self.send(message, ends)
+        if over:
+            raise over
+        if answer[0] == "error":
+            error = error_of(*answer[1])
+            self.late = self.late or str(error) == TOO_LONG
+            raise error
+        return answer[1]
+
+    @contextlib.contextmanager
+    def exchange(self):
+        """Give the box up if a question remains without its answer, since the next would get it."""
+        self.turns += 1
+        try:
+            yield
+        except Gone:
+            raise
+        except channel.Closed:
+            raise self.lost("your code ended the process that it ran in, or used more memory than there is") from None
+        except (channel.TooLate, Stopped):
+            self.late = True
+            raise self.lost("your code took too long and could not be interrupted") from None
+        except Exception as error:
+            raise self.lost(f"your code gave back something that cannot be read: {error}") from None
+        finally:
+            self.turns -= 1
+
+    def pickled(self, message):
+        file = io.BytesIO()
+        Pickler(file, self).dump(message)
+        return file.getvalue()
+
+    def send(self, message, ends):
+        channel.send(self.connection, message, ends + self.limits.grace)
+
+    def receive(self, ends, most):
+        message = plain.loads(channel.receive(self.connection, ends + self.limits.grace, most), self.inside)
+        if type(message) is not list or not message or type(message[0]) is not str or len(message) != 2:
+            raise Malformed("a message that is not well formed")
+        kind, content = message
+        if (kind == "error" and not is_description(content)) or kind not in ("value", "error", "ask"):
+            raise Malformed("a message that is not well formed")
+        return message
+
+    def lost(self, reason):
+        self.gone = reason
+        self.connection.close()
+        return Gone(reason)
+
+    def names(self, names):
+        found = self.do("names", names)
+        if type(found) is not dict:
+            raise NotPlain("names that are not well formed")
+        # Only those, or a name of the student could take the place of one of Python's own
+        return {name: found[name] for name in names if name in found}
+
+    def forget(self):
+        self.insides.clear()
+        self.local.clear()
+        self.numbers.clear()
+        self.things_changed.clear()
+        self.generators.clear()
+        if not self.gone:
+            self.do("forget")
+
+    def without(self, cls, message):
+        self.do("without", cls.__module__, cls.__qualname__, message)
+        return contextlib.nullcontext()
+
+    def changed(self, thing):
+        """Whether a call has changed its copy of something that the test handed over."""
+        return id(thing) in self.things_changed
+
+    def result(self, answer, handed_in):
+        """Note what a call has changed of what was handed over, and return its result."""
+        if type(answer) is not dict or type(answer.get("changed")) is not list or not answer.keys() & {"is", "value"}:
+            raise NotPlain("an answer that is not well formed")
+        for way in answer["changed"]:
+            # What holds a thing that was changed is not as it was, either
+            for end in range(1, len(way) + 1):
+                thing = thing_at(handed_in, way[:end])
+                self.things_changed[id(thing)] = thing
+        if "is" not in answer:
+            return answer["value"]
+        if any(isinstance(key, str) and key.startswith("_") for key in as_list(answer["is"])):
+            raise NotPlain("an answer that is private to the test")
+        return thing_at(handed_in, answer["is"])
+
+    # What comes from the box
+
+    def inside(self, handle):
+        """Return the stand-in for a handle, or the test's own thing that comes back."""
+        if handle.number < 0:
+            return self.local[-1 - handle.number]
+        if handle.number not in self.insides:
+            self.insides[handle.number] = stand_in(self, handle)
+        return self.insides[handle.number]
+
+    # What the box asks of things that stay here
+
+    def reference(self, thing):
+        """Return how the box may know a thing of the test that it must not see."""
+        number = self.numbers.setdefault(id(thing), len(self.local))
+        self.local[number] = thing
+        of = thing if isinstance(thing, type) else type(thing)
+        return "outside", number, of.__name__, [[base.__module__, base.__qualname__] for base in of.__mro__[:-1]]
+
+    def generator(self, thing):
+        """Return how the box may know a generator: it goes on with its own copy, unless the test has drawn since."""
+        state = thing.bit_generator.state
+        _, number, before = self.generators.get(id(thing), (None, len(self.generators), None))
+        self.generators[id(thing)] = thing, number, state
+        return ("generator", number) if state == before else ("generator", number, thing.bit_generator)
+
+    def answer(self, question):
+        """Return the message that answers a question of the box, and the exception that ends the test, if any."""
+        try:
+            if self.turns > TURNS:
+                raise Stopped("your code and the check call each other without end")
+            return self.pickled(["value", self.asked(*question)]), None
+        except Gone:
+            raise
+        except (Stopped, checks.CheckFailed) as over:
+            return self.pickled(["error", RuntimeError("the test is over")]), over
+        except Exception as error:
+            try:
+                pickle.dumps(error)
+            except Exception:
+                error = RuntimeError(str(error))
+            return self.pickled(["error", error]), None
+
+    def asked(self, action, number, *arguments):
+        thing = self.local[number]
+        if action == "call":
+            return thing(*arguments[0], **arguments[1])
+        if action == "get" and is_public(thing, arguments[0]):
+            return getattr(thing, arguments[0])
+        if isinstance(thing, FUNCTIONS) or action == "get":
+            raise AttributeError(f"{type(thing).__name__!r} object has no attribute {arguments[0]!r}")
+        if action == "make" and type(thing).__module__ == TESTS:
+            return type(thing)(*arguments[0], **arguments[1])
+        if action == "length":
+            return len(thing)
+        if action == "item":
+            return thing[arguments[0]]
+        if action == "copy":
+            return copy.deepcopy(thing)
+        raise AttributeError(f"there is no {arguments}")
+
+
+FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+
+
+def is_public(thing, name):
+    """Return whether the box may read this attribute of a thing that belongs to the test."""
+    if isinstance(thing, FUNCTIONS):
+        return name == "__name__"
+    return isinstance(name, str) and (not name.startswith("_") or name in ("__sklearn_tags__", "__sklearn_clone__"))
+
+
+class Pickler(pickle.Pickler):
+    """Write a message to the box; whatever belongs to the test stays here."""
+
+    def __init__(self, file, box):
+        super().__init__(file, protocol=5)
+        self.box = box
+
+    def persistent_id(self, thing):
+        if type(thing) in DATA:
+            return None
+        # Not isinstance: a stand-in passes for something else
+        if issubclass(type(thing), Inside):
+            return "inside", thing._number
+        if type(thing) is np.random.Generator:
+            return self.box.generator(thing)
+        if isinstance(thing, types.MethodType):
+            return self.box.reference(thing) if type(thing.__self__).__module__ == TESTS else None
+        if isinstance(thing, (types.FunctionType, type)):
+            return self.box.reference(thing) if thing.__module__ == TESTS else None
+        if type(thing).__module__ == TESTS:
+            return self.box.reference(thing)
+        return None
+
+
+class Inside:
+    """A stand-in for a function, a class or an object of the student.
+
+    It can be called, asked for its attributes and items, and looped over. It is no number, no string and no array, and
+    equal to nothing: to take it for one is an error.
+    """
+
+    def __init__(self, box, number, says):
+        self.__dict__.update(_box=box, _number=number, _says=says, _handed_in={})
+
+    def __call__(self, *arguments, **options):
+        answer = self._box.do("call", self._number, list(arguments), options)
+        handed_in = {**dict(enumerate(arguments)), **options}
+        result = self._box.result(answer, handed_in)
+        if issubclass(type(result), Inside):
+            result.__dict__["_handed_in"] = handed_in
+        return result
+
+    def __getattr__(self, name):
+        if name.startswith(("__array", "_repr", "_ipython")):
+            raise AttributeError(name)
+        return self._box.do("get", self._number, name)
+
+    def __sklearn_clone__(self):
+        """Clone in the box: nothing is built here with a class and parameters that the student chooses."""
+        return self._box.do("clone", self._number)
+
+    def __copy__(self):
+        raise NotPlain(f"the test cannot copy {self._says}")
+
+    def __deepcopy__(self, memo):
+        raise NotPlain(f"the test cannot copy {self._says}")
+
+    def __reduce_ex__(self, protocol):
+        raise NotPlain(f"the test cannot copy {self._says}")
+
+    def __setattr__(self, name, value):
+        raise NotPlain(f"the test cannot change {self._says}")
+
+    def __getitem__(self, key):
+        return self._box.do("item", self._number, key)
+
+    def __len__(self):
+        length = self._box.do("length", self._number)
+        if type(length) is not int:
+            raise NotPlain("a length that is not a whole number")
+        return length
+
+    def __contains__(self, item):
+        return self._box.do("contains", self._number, item) is True
+
+    def __iter__(self):
+        iterator = self._box.do("iterate", self._number)
+        while items := self._box.result(self._box.do("next", iterator._number), self._handed_in):
+            yield items[0]
+
+    def __repr__(self):
+        shown = self._box.do("show", self._number)
+        if type(shown) is not str:
+            raise NotPlain("a text that is not well formed")
+        return shown
+
+    def _refuse(self, *arguments):
+        raise NotPlain(f"expected plain data such as numbers, an array or a table, got {self._says}")
+
+    __array__ = __bool__ = __bytes__ = __complex__ = __float__ = __int__ = __index__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __neg__ = __pos__ = __abs__ = __invert__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __mod__ = __rmod__ = __floordiv__ = _refuse
+
+
+def stand_in(box, handle):
+    """Return a stand-in for `handle` that passes for an instance of the nearest class of a trusted package."""
+    base = nearest(handle.bases)
+    members = {} if base is None or handle.kind != "object" else {"__class__": claim(base)}
+    says = {"class": "the class", "function": "the function", "object": "an object of type"}[handle.kind]
+    name = handle.name if handle.name.isidentifier() else "object"
+    return type(name, (Inside,), members)(box, handle.number, f"{says} {name}")
+
+
+@functools.cache
+def claim(base):
+    """Return the ``__class__`` of stand-ins for objects of a class: one that derives from it and makes no object."""
+
+    def refuse(cls, *arguments, **options):
+        raise NotPlain(f"the test cannot make another {base.__name__}")
+
+    refusing = type("Refusing", (type(base),), {"__call__": refuse})
+    claimed = refusing(base.__name__, (base,), {"__new__": refuse, "__module__": TESTS})
+    return property(lambda self: claimed)
+
+
+def nearest(bases):
+    """Return the first class of a trusted package among the names in `bases`."""
+    for module, name in bases:
+        found = known(module, name) if is_trusted(module) or module == "builtins" else None
+        if isinstance(found, type) and is_trusted(found.__module__) and not issubclass(found, PLAIN):
+            return found
+        if isinstance(found, type) and issubclass(found, Exception):
+            return found
+    return None
+
+
+def known(module, name):
+    """Return what a module that is loaded holds under a name; never ask it, since some modules load others then."""
+    return vars(sys.modules[module]).get(name) if module in sys.modules else None
+
+
+def is_trusted(module):
+    """Return whether a class of this module may stand in for one of the box."""
+    return module.split(".")[0] in TRUSTED
+
+
+def is_description(content):
+    """Whether this is how the box describes an error: the names of its classes, its message, the student's line."""
+    if type(content) is not list or [type(part) for part in content] != [list, str, str] or not content[0]:
+        return False
+    return all(type(name) is list and [type(word) for word in name] == [str, str] for name in content[0])
+
+
+def error_of(kinds, message, line):
+    """Return the error that the box describes: of the nearest class that is known here, with a text and no more."""
+    message, line = message[:MESSAGE_CHARACTERS], line[:MESSAGE_CHARACTERS]
+    for module, name in kinds:
+        if [module, name] == ["coursegrader.box", "TimeLimit"]:
+            return Stopped(TOO_LONG)
+        if [module, name] == ["coursegrader.cells", "Malformed"]:
+            return Stopped(message)
+        if [module, name] == ["mlcourse.checks", "CheckFailed"]:
+            return checks.CheckFailed(message)
+        kind = known(module, name) if module == "builtins" or is_trusted(module) else None
+        if kind is StopIteration:
+            # A loop of the test would take it for its own end; a generator makes it a RuntimeError, too (PEP 479)
+            kind = RuntimeError
+        if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration):
+            continue
+        members = {"__init__": lambda self: None, "__str__": lambda self: message, "line_of_answer": line}
+        with contextlib.suppress(Exception):
+            # Its name is that of the known class: a test may look at it
+            error = type(kind.__name__, (kind,), members)()
+            error.args = (message,)
+            return error
+    return Stopped(f"your code raised {kinds[0][1][:MESSAGE_CHARACTERS]}")
+
+
+def as_list(way):
+    """Return the keys of a way."""
+    return way if type(way) is list else [way]
+
+
+def thing_at(holder, way):
+    """Return the thing among the arguments to which the keys in `way` lead: through containers and models."""
+    for key in as_list(way):
+        # Not isinstance: a stand-in passes for a model, and has nothing that the box may name
+        is_model = issubclass(type(holder), BaseEstimator)
+        try:
+            holder = vars(holder)[key] if is_model else holder[key] if type(holder) in (list, tuple, dict) else {}[key]
+        except (LookupError, TypeError):
+            raise NotPlain("an answer about something that was not handed over") from None
+    return holder

@@ -1,0 +1,190 @@
+"""Write the points of a class as CSV: for a spreadsheet, for Moodle's grade import, for Canvas's gradebook import."""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbgrader.api import Gradebook, Student
+
+from coursegrader import GradingError
+from coursegrader.files import write_whole
+from coursegrader.marks import one_line, read_marks
+
+STYLES = ("spreadsheet", "moodle", "canvas")
+IDENTIFIERS = ("Email address", "ID number", "Username")
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what makes a spreadsheet take a text for a formula, also in full width
+
+
+@dataclass
+class _Result:
+    """What a student gets for a lab: the points that count, what lateness took off, and the graders' comments."""
+
+    points: float
+    penalty: float
+    comments: str
+
+
+def export(
+    root: Path,
+    gradebook: Gradebook,
+    to: Path,
+    style: str,
+    labs: list[str] | None = None,
+    *,
+    identifier: str = "Email address",
+    canvas_ids: dict[str, str] | None = None,
+    unfinished: bool = False,
+) -> Path:
+    """Write the points of the class as CSV, a row for each student.
+
+    The points that count are those of the gradebook less the penalty for lateness, never below 0. Where a student
+    handed nothing in, the cell is empty: an import must not turn "nothing yet" into zero points.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course; a relative `to` starts there.
+    gradebook : nbgrader.api.Gradebook
+    to : pathlib.Path
+        The file to write.
+    style : {"spreadsheet", "moodle", "canvas"}
+        - spreadsheet: who, the points of each lab with its maximum in the heading, their total, what it is in percent
+          of the maxima, and what lateness took off. UTF-8 with a byte order mark, which Excel needs.
+        - moodle: the `identifier`, then for each lab a column of points and one of feedback, the comments on written
+          answers, for Grades > Import > CSV file. Moodle asks which column is what; it wants both of a lab mapped.
+        - canvas: Student, ID, SIS User ID, SIS Login ID, Section, a column for each lab, and the row "Points Possible".
+          ID is nbgrader's ``lms_user_id``, SIS Login ID the student's name in the gradebook; Canvas goes by the first
+          of them that it knows, then by the name.
+    labs : list of str, optional
+        Names of the labs, in this order. The default is every lab for which anything was handed in, by name.
+    identifier : {"Email address", "ID number", "Username"}
+        How Moodle knows the students. The email is that of the gradebook, the others are the student's name there.
+    canvas_ids : dict of str to str, optional
+        Canvas's number of each assignment, by lab: the heading becomes "LAB (number)". Without it, Canvas goes by name,
+        and makes a new assignment where it knows none.
+    unfinished : bool, default False
+        Write the file although answers still wait to be marked; they count 0.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    GradingError
+        If answers wait to be marked, or a lab, a style, an identifier or an email is not known.
+    """
+    if style not in STYLES:
+        raise GradingError(f"there is no style {style!r}: choose {', '.join(STYLES)}")
+    if identifier not in IDENTIFIERS:
+        raise GradingError(f"Moodle does not know students by {identifier!r}: choose {', '.join(IDENTIFIERS)}")
+    labs = labs or sorted(one.name for one in gradebook.assignments if one.submissions)
+    if not labs:
+        raise GradingError("nothing was handed in for any lab, so there is nothing to export")
+    if not unfinished:
+        _refuse_unfinished(labs, gradebook)
+    largest = {lab: gradebook.find_assignment(lab).max_score for lab in labs}
+    results = {lab: _results(lab, gradebook) for lab in labs}
+    students = sorted(gradebook.students, key=lambda one: (one.last_name or "", one.first_name or "", one.id))
+    if style == "spreadsheet":
+        rows = _spreadsheet(students, largest, results)
+    elif style == "moodle":
+        rows = _moodle(students, largest, results, identifier)
+    else:
+        rows = _canvas(students, largest, results, canvas_ids or {})
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
+    return root / to
+
+
+def _refuse_unfinished(labs, gradebook):
+    """Refuse a class in which written answers wait for a person, or submissions for the grader."""
+    parts = []
+    for lab in labs:
+        marks = read_marks(lab, gradebook)
+        answers = int((marks.written & marks.waiting).sum())
+        submissions = marks[~marks.written & marks.waiting].student.nunique()
+        if answers:
+            parts.append(f"{answers} written answer{'' if answers == 1 else 's'} in {lab} to be marked")
+        if submissions:
+            parts.append(f"{submissions} submission{'' if submissions == 1 else 's'} in {lab} to be graded")
+    if parts:
+        raise GradingError(
+            f"still waiting: {', '.join(parts)}; finish this with formgrader or `mlcourse grade`, "
+            "or export with --unfinished, which counts what waits as 0"
+        )
+
+
+def _results(lab, gradebook):
+    results = {}
+    for submission in gradebook.find_assignment(lab).submissions:
+        penalty = sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks)
+        points = max(0, submission.score - penalty)
+        comments = sorted(
+            (comment.name, one_line(comment.comment))
+            for notebook in submission.notebooks
+            for comment in notebook.comments
+            if comment.comment
+        )
+        text = "; ".join(f"{name}: {comment}" for name, comment in comments)
+        results[submission.student_id] = _Result(points, submission.score - points, text)
+    return results
+
+
+def _spreadsheet(students, largest, results):
+    total = sum(largest.values())
+    headings = [f"{lab} (of {_number(points)})" for lab, points in largest.items()]
+    total_heading = f"Total (of {_number(total)})"
+    yield ["Student", "Last name", "First name", "Email", *headings, total_heading, "Percent", "Late penalty"]
+    for student in students:
+        own = [results[lab].get(student.id) for lab in largest]
+        points = sum(one.points for one in own if one)
+        yield [
+            *(student.id, student.last_name, student.first_name, student.email),
+            *(one.points if one else None for one in own),
+            *(points, 100 * points / total if total else None, sum(one.penalty for one in own if one)),
+        ]
+
+
+def _moodle(students, largest, results, identifier):
+    names = {one.id: one.email if identifier == "Email address" else one.id for one in students}
+    if missing := [student for student, name in names.items() if not name]:
+        who = f"{len(missing)} student{' has' if len(missing) == 1 else 's have'}"
+        raise GradingError(
+            f"{who} no email in the gradebook, the first is {missing[0]}: add it with "
+            "`nbgrader db student add ID --email ADDRESS`, or choose another identifier, ID number or Username"
+        )
+    yield [identifier, *(heading for lab in largest for heading in (lab, f"{lab} (feedback)"))]
+    for student in students:
+        own = [results[lab].get(student.id) for lab in largest]
+        pairs = [(one.points, one.comments) if one else (None, None) for one in own]
+        yield [names[student.id], *(part for pair in pairs for part in pair)]
+
+
+def _canvas(students, largest, results, canvas_ids):
+    headings = [f"{lab} ({canvas_ids[lab]})" if lab in canvas_ids else lab for lab in largest]
+    yield ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *headings]
+    yield ["    Points Possible", "", "", "", "", *largest.values()]
+    for student in students:
+        own = [results[lab].get(student.id) for lab in largest]
+        who = [_canvas_name(student), student.lms_user_id, "", student.id, ""]
+        yield who + [one.points if one else None for one in own]
+
+
+def _canvas_name(student: Student):
+    return ", ".join(part for part in (student.last_name, student.first_name) if part) or student.id
+
+
+def _cell(value):
+    """Return a value as it stands in the file: no text may be a formula to a spreadsheet, numbers stay numbers."""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA) else value
+    return "" if value is None else _number(value)
+
+
+def _number(value):
+    rounded = round(float(value), 2)
+    return int(rounded) if rounded.is_integer() else rounded

@@ -1,0 +1,143 @@
+"""Files of students, which may be anything, and files of the course, which are written whole or not at all."""
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+import traceback
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from coursegrader import GradingError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither
+MAKE_ROOM = "make room on the disk, then type the same command again: what was done is kept"
+
+
+class CannotWrite(GradingError):
+    """Something of the course cannot be written, whoever's it is."""
+
+
+def kind_of(path: Path) -> str:
+    """Return in words what a path is, without following it; nothing for an ordinary file."""
+    mode = path.lstat().st_mode
+    if stat.S_ISREG(mode):
+        return ""
+    return "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a special file"
+
+
+def open_ordinary(path: Path) -> BinaryIO:
+    """Open an ordinary file for reading.
+
+    Raises
+    ------
+    OSError
+        If it is something else, such as a link or a pipe. It is not followed, nor waited for.
+    """
+    # To open a device can do something: it is looked at before and, since it may have been changed meanwhile, after
+    if not kind_of(path):
+        file = os.fdopen(os.open(path, os.O_RDONLY | NOT_FOLLOWED), "rb")
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+    raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+
+
+def read_ordinary(path: Path, most: int) -> bytes | None:
+    """Return the content of an ordinary file; None if it is larger than `most` bytes, which are not read then."""
+    with open_ordinary(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            return None
+        content = file.read(most + 1)  # it may grow while it is read
+    return content if len(content) <= most else None
+
+
+def write_whole(path: Path, text: str, encoding: str = "utf-8", errors: str = "strict") -> None:
+    """Write a file that is there with all of the text or, whatever happens, as it was before.
+
+    Raises
+    ------
+    CannotWrite
+        If there is no room for it.
+    """
+    path = Path(os.path.realpath(path))
+    content = text.encode(encoding, errors)
+    with told_of_room(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():  # such as /dev/stdout, which nothing may replace
+            path.write_bytes(content)
+            return
+        descriptor, part = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            os.chmod(part, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+
+
+def _umask():
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+@contextlib.contextmanager
+def told_of_room(path: Path) -> Iterator[None]:
+    """Say in a sentence that there is no room for what is written to `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise CannotWrite(f"{path} cannot be written ({error.strerror}): {MAKE_ROOM}") from None
+
+
+@contextlib.contextmanager
+def one_at_a_time(root: Path) -> Iterator[None]:
+    """Let one process at a time grade in the course folder `root`; the kernel forgets one that was killed.
+
+    Raises
+    ------
+    GradingError
+        If another one is grading.
+    """
+    import fcntl  # there is none on Windows, where nothing is graded
+
+    path = root / "_build" / "grading.lock"
+    with told_of_room(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GradingError(
+                f"another grading is running in {root}: wait until it is done, then type the same command again"
+            ) from None
+        yield
+
+
+def unexpected(error: Exception, what: str, root: Path) -> str:
+    """Write down an error that nobody thought of, and return a clause that says where."""
+    told = f"unexpected {type(error).__name__} ({' '.join(str(error).split())[:200]})"
+    told = told.encode("utf-8", "backslashreplace").decode()
+    return f"{told}; {written_down(''.join(traceback.format_exception(error)), what, root)}"
+
+
+def written_down(text: str, what: str, root: Path) -> str:
+    """Add a text to the log of the course, and return a clause that says where it is."""
+    path = root / "_build" / "grading.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
+            print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {what}", text, sep="\n", file=log)
+    except OSError as error:
+        return f"{path.relative_to(root)} cannot be written ({error.strerror})"
+    return f"{path.relative_to(root)} says more"

@@ -1,0 +1,282 @@
+"""Make the labs: from MyST Markdown in ``solutions/`` to nbgrader's source notebooks and the students' ``labs/``.
+
+``mlcourse release`` regenerates ``source/`` and ``labs/`` and records the labs in the gradebook; with ``--sources`` it
+writes ``source/`` alone.
+
+A lab's source says of a cell only what cannot be derived. Its metadata key ``nbgrader`` takes
+
+- ``{grade_id: NAME, solution: true}`` for a cell that the student fills in,
+- ``{grade_id: NAME-1, points: 2}`` for a test cell,
+- ``{grade_id: NAME, solution: true, points: 3}`` for a written answer, graded by hand,
+- ``{grade_id: NAME}`` for a given cell that is locked: the grader restores it, whatever a student does to it.
+
+In the text, ``{{ points }}`` stands for the points of the lab and ``{{ points NAME }}`` for those of the cells whose
+grade_id is NAME or begins with ``NAME-``.
+"""
+
+import ast
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from coursegrader import GradingError
+from mlcourse.setup_cell import setup_cell
+
+ROOT = Path(__file__).resolve().parents[1]
+REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
+GRADER_KEYS = {"grade_id", "solution", "points"}
+
+
+class LabError(GradingError):
+    """The source of a lab is not well formed; the message says where and what to do."""
+
+
+def read_lab(path: Path) -> NotebookNode:
+    """Read the source of a lab and return the complete instructor notebook.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        A MyST Markdown notebook, see the module's docstring.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        The notebook with nbgrader's full metadata, points filled into the text, cell identifiers derived from the
+        content, and first the cell with which a notebook sets itself up.
+
+    Raises
+    ------
+    LabError
+        If the file cannot be read or a cell breaks a rule.
+    """
+    try:
+        notebook = jupytext.reads(path.read_text(encoding="utf-8"), fmt="md:myst")
+    except FileNotFoundError:
+        raise LabError(f"{path}: there is no such lab; the labs are the files solutions/lab-*.md") from None
+    except Exception as error:
+        raise LabError(f"{path}: not a MyST Markdown notebook: {str(error).splitlines()[0]}") from error
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+    for number, cell in enumerate(notebook.cells, start=1):
+        try:
+            _complete(cell)
+            _check(cell)
+        except LabError as error:
+            raise LabError(f"{path.name}, cell {number}: {error}") from None
+    points = {grade_id(cell): cell.metadata.nbgrader.points for cell in notebook.cells if _is_graded(cell)}
+    identifiers = [grade_id(cell) for cell in notebook.cells if "nbgrader" in cell.metadata]
+    for identifier in identifiers:
+        if identifiers.count(identifier) > 1:
+            raise LabError(f"{path.name}: two cells have the grade_id {identifier}: give one another name")
+    notebook.cells.insert(0, setup_cell(f"labs/{path.stem}/{path.stem}.ipynb"))
+    seen = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"{{ *points *([\w-]*) *}}", lambda at: _points(at[1], points, path), cell.source)
+        cell.id = _cell_id(cell, seen)
+    return notebook
+
+
+def write_sources(root: Path) -> list[str]:
+    """Write nbgrader's source folder from ``solutions/`` and return the names of the labs."""
+    paths = sorted((root / "solutions").glob("lab-*.md"))
+    if not paths:
+        raise LabError(f"{root / 'solutions'}: no file lab-*.md found: run this in the repository of the course")
+    notebooks = {path.stem: read_lab(path) for path in paths}
+    shutil.rmtree(root / "source", ignore_errors=True)
+    for name, notebook in notebooks.items():
+        target = root / "source" / name / f"{name}.ipynb"
+        target.parent.mkdir(parents=True)
+        nbformat.write(notebook, target)
+    return list(notebooks)
+
+
+def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
+    """Generate the student notebooks in ``labs/`` through nbgrader, and record the labs in its gradebook.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder that holds ``solutions/`` and ``nbgrader_config.py``.
+    lab : str, optional
+        The one lab to release; by default all of them.
+
+    Returns
+    -------
+    list of str
+        The names of the labs.
+
+    Raises
+    ------
+    LabError
+        If a source is not well formed, nbgrader refuses it, or something secret would reach the students.
+    """
+    from nbgrader.apps.api import NbGraderAPI
+
+    names = [name for name in write_sources(root) if lab in (None, name)]
+    api = NbGraderAPI(config=nbgrader_config(root))
+    for name in names:
+        result = api.generate_assignment(name, force=True)
+        if not result["success"]:
+            raise LabError(f"{name}: nbgrader could not release it:\n{result['log']}")
+        path = root / "labs" / name / f"{name}.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if _raises_until_solved(cell):
+                cell.metadata.setdefault("tags", []).append("raises-exception")
+        source = nbformat.read(root / "source" / name / path.name, as_version=4)
+        if found := leaks(source, "\n".join(cell.source for cell in notebook.cells)):
+            path.unlink()
+            raise LabError(f"{name}: not released, since students would read this line: {found[0]}")
+        nbformat.write(notebook, path)
+    return names
+
+
+def secret_lines(source: NotebookNode, region: str) -> set[str]:
+    """Return what a student must not see of a lab, and what is long enough to be recognised.
+
+    Parameters
+    ----------
+    source : nbformat.NotebookNode
+        The instructor's notebook.
+    region : str
+        One of `REGIONS`.
+
+    Returns
+    -------
+    set of str
+        The lines of at least 20 visible characters in the regions of that name, unless they also stand outside.
+    """
+    given, hidden = "", []
+    for cell in source.cells:
+        hidden += re.findall(rf"### BEGIN {region}\n(.*?)### END {region}", cell.source, re.DOTALL)
+        given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
+    lines, given = {line.strip() for text in hidden for line in text.splitlines()}, squeezed(given)
+    return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in given}
+
+
+def leaks(source: NotebookNode, text: str) -> list[str]:
+    """Return the secret lines of a lab, and the markers of its regions, that a text holds."""
+    text = squeezed(text)
+    secrets = {line for region in REGIONS for line in secret_lines(source, region)}
+    return sorted(line for line in [*secrets, *(f"BEGIN {region}" for region in REGIONS)] if squeezed(line) in text)
+
+
+def squeezed(text: str) -> str:
+    """Return a text without its white space."""
+    return "".join(text.split())
+
+
+def nbgrader_config(root: Path = ROOT) -> Config:
+    """Return nbgrader's configuration of the course, for the course folder `root`."""
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+    config.CourseDirectory.root = str(root)
+    return config
+
+
+def grader(cell: NotebookNode) -> dict:
+    """Return nbgrader's metadata of a cell, empty if it has none."""
+    return cell.metadata.get("nbgrader", {})
+
+
+def grade_id(cell: NotebookNode) -> str | None:
+    """Return the grade_id of a cell, None if it has none."""
+    return grader(cell).get("grade_id")
+
+
+def _complete(cell):
+    """Fill in the nbgrader metadata that follow from the few keys of the source."""
+    given = cell.metadata.get("nbgrader")
+    if given is None:
+        return
+    if not isinstance(given, dict):
+        raise LabError(f"nbgrader must be a mapping such as {{grade_id: NAME, solution: true}}, not {given!r}")
+    if unknown := set(given) - GRADER_KEYS:
+        raise LabError(f"unknown nbgrader key {', '.join(sorted(unknown))}: use {', '.join(sorted(GRADER_KEYS))}")
+    if not re.fullmatch(r"[a-z0-9-]{1,64}", str(given.get("grade_id", ""))):
+        raise LabError("an nbgrader cell needs a grade_id of lower-case letters, digits and hyphens")
+    points = given.get("points", 0)
+    if "points" in given and not (type(points) is int and points > 0):
+        raise LabError(f"{given['grade_id']}: points must be a whole number above 0, not {points!r}")
+    solution = bool(given.get("solution", False))
+    cell.metadata["nbgrader"] = {
+        "schema_version": 3,
+        "cell_type": cell.cell_type,
+        "grade_id": given["grade_id"],
+        "grade": bool(points),
+        "solution": solution,
+        "locked": not solution,
+        "points": points,
+        "task": False,
+    }
+    if not points:
+        del cell.metadata["nbgrader"]["points"]
+
+
+def _check(cell):
+    """Refuse what nbgrader would accept silently and then release or grade wrongly."""
+    for region in REGIONS:
+        begin, end = (len(re.findall(rf"^ *### {edge} {region}$", cell.source, re.M)) for edge in ("BEGIN", "END"))
+        if begin != end or begin != len(re.findall(f"BEGIN {region}", cell.source)):
+            raise LabError(f"every '### BEGIN {region}' needs an '### END {region}', each alone on its line")
+    given = grader(cell)
+    if given.get("solution") and "### BEGIN SOLUTION" not in cell.source:
+        raise LabError(f"{given['grade_id']}: a solution cell needs a '### BEGIN SOLUTION' line")
+    if "### BEGIN HIDDEN TESTS" in cell.source and not (given.get("grade") and cell.cell_type == "code"):
+        raise LabError("hidden tests must stand in a test cell, one with points and no solution")
+    if "### BEGIN MARK SCHEME" in cell.source and not given.get("locked"):
+        raise LabError(
+            "a mark scheme must stand in a locked cell, `nbgrader: {grade_id: NAME}`: the release removes it"
+        )
+    if given.get("grade") and cell.cell_type == "code":
+        try:
+            statements = ast.parse(cell.source).body
+        except SyntaxError as error:
+            raise LabError(f"{given['grade_id']}: a test cell must hold plain Python: {error}") from None
+        if not statements:
+            raise LabError(f"{given['grade_id']}: this test cell tests nothing, so everybody would get its points")
+        last = statements[-1]
+        if isinstance(last, ast.Expr) and not ast.unparse(last).startswith("checks."):
+            raise LabError(
+                f"{given['grade_id']}: a test cell must not end in an expression: nbgrader takes its value for a score"
+            )
+
+
+def _is_graded(cell):
+    return grader(cell).get("grade", False)
+
+
+def _points(name, points, path):
+    chosen = [value for key, value in points.items() if not name or key == name or key.startswith(f"{name}-")]
+    if not chosen:
+        raise LabError(f"{path.name}: the text asks for the points of {name}, but no graded cell has that name")
+    total = sum(chosen)
+    return "1 point" if total == 1 else f"{total} points"
+
+
+def _cell_id(cell, seen):
+    """Derive the identifier of a cell from its content, so that `labs/` is the same at every build."""
+    if "nbgrader" in cell.metadata:
+        return grade_id(cell)
+    digest = hashlib.sha256(cell.source.encode()).hexdigest()[:8]
+    seen[digest] = seen.get(digest, 0) + 1
+    return digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+
+
+def _raises_until_solved(cell):
+    """Whether a released cell raises before the student has written an answer: nbval and JupyterLab go on after it."""
+    if cell.cell_type != "code":
+        return False
+    return _is_graded(cell) or re.search(r"^raise NotImplementedError", cell.source, re.M) is not None

@@ -1,0 +1,197 @@
+"""Limits for a submission as a whole: memory, number of processes and time of the processor.
+
+Limits of a single process do not add up: twenty processes may each take as much as one. Two instruments hold the sum.
+
+- A control group, where this user may make one: below ``/sys/fs/cgroup`` for root (versions 1 and 2), as a scope of the
+  user's systemd for everybody else (version 2, which delegates memory to users). The kernel then holds the limits.
+- The `Supervisor`, everywhere: it adds up what the processes of a submission hold, shared memory included, a few times
+  a second, and ends them when it is too much.
+
+No submission can leave the one core that it was given (`coursegrader.desk`), whatever it starts.
+"""
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+MEMORY_BYTES = 4 * 2**30
+PROCESSES = 128
+GROUPS = Path("/sys/fs/cgroup")
+FILES = {
+    "memory": {"memory.limit_in_bytes": MEMORY_BYTES},
+    "pids": {"pids.max": PROCESSES},
+    "cpu": {"cpu.cfs_quota_us": 100_000},
+    "": {"memory.max": MEMORY_BYTES, "memory.swap.max": 0, "pids.max": PROCESSES, "cpu.max": "100000 100000"},
+}
+EVENTS = ["memory.oom_control", "memory.events"]
+SCOPE = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
+SCOPE += [f"--property=MemoryMax={MEMORY_BYTES}", "--property=MemorySwapMax=0", f"--property=TasksMax={PROCESSES}"]
+LOOK_SECONDS = 0.25
+
+
+def sentence() -> str:
+    """Return a sentence on what holds the limits of a submission on this machine, for this user."""
+    gigabytes = f"{MEMORY_BYTES / 2**30:g} GB of memory and {PROCESSES} processes for each submission"
+    group = Group()
+    try:
+        if group.holds_memory():
+            return f"{gigabytes}, held by the kernel (a control group)"
+    finally:
+        group.remove()
+    if scope():
+        return f"{gigabytes}, held by the kernel (a scope of systemd)"
+    return (
+        f"{gigabytes}, added up {1 / LOOK_SECONDS:g} times a second by the grader (this user may make no control group)"
+    )
+
+
+@functools.cache
+def scope() -> tuple[str, ...]:
+    """Return the words before a command that give it limits as a scope of the user's systemd; none without one."""
+    if os.getuid() == 0 or shutil.which(SCOPE[0]) is None:
+        return ()
+    # The scope has the limit only where memory is delegated to users
+    look = 'cat "/sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -c 4-)/memory.max"'
+    try:
+        run = subprocess.run([*SCOPE, "sh", "-c", look], capture_output=True, text=True, timeout=20, check=False)
+    except subprocess.TimeoutExpired:
+        return ()
+    return tuple(SCOPE) if run.stdout.strip() == str(MEMORY_BYTES) else ()
+
+
+class Group:
+    """A control group of this process's, of version 1 or 2: its `folders` are those that could be made."""
+
+    def __init__(self):
+        self.folders = []
+        for controller, files in FILES.items():
+            parent = GROUPS / controller
+            if not (parent / "cgroup.procs").exists():
+                continue
+            # Those of servers that were killed
+            remove(folder for folder in parent.glob("mlcourse-*") if not is_running(folder.name.split("-")[1]))
+            folder = parent / f"mlcourse-{os.getpid()}-{id(self)}"
+            with contextlib.suppress(OSError):
+                folder.mkdir()
+                self.folders.append(folder)
+            for file, limit in files.items():
+                with contextlib.suppress(OSError):
+                    (folder / file).write_text(str(limit))
+
+    def holds_memory(self):
+        """Whether the kernel has taken the limit of memory."""
+        files = [folder / name for folder in self.folders for name in ("memory.limit_in_bytes", "memory.max")]
+        return any(file.exists() and file.read_text().strip() == str(MEMORY_BYTES) for file in files)
+
+    def kills(self):
+        """Return how many processes the kernel has ended since the group held too much."""
+        texts = [file.read_text() for folder in self.folders for file in map(folder.joinpath, EVENTS) if file.exists()]
+        return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("oom_kill "))
+
+    def enter(self):
+        """Put this process into the group, and let a machine without memory end it rather than others."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError):
+                (folder / "cgroup.procs").write_text(str(os.getpid()))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("500")
+
+    def remove(self):
+        """Remove the group as soon as its processes have gone."""
+        remove(self.folders)
+
+
+def remove(folders: Iterable[Path]) -> None:
+    """Remove control groups, as soon as their processes have gone."""
+    for folder in folders:
+        for _ in range(50):
+            try:
+                folder.rmdir()
+                break
+            except OSError:
+                time.sleep(0.02)
+
+
+def is_running(pid):
+    """Return whether a process with this number is there."""
+    return Path("/proc", pid).exists()
+
+
+class Supervisor:
+    """Look after all processes that a server starts, and end them when they hold too much.
+
+    Parameters
+    ----------
+    pid : int
+        The server. Whatever is below it now is left alone.
+    """
+
+    def __init__(self, pid: int):
+        self.pid, self.own = pid, {pid, *below(pid)}
+
+    def look(self) -> str | None:
+        """End the processes of the submission if they are too many or hold too much; return why, or None."""
+        started = [pid for pid in below(self.pid) if pid not in self.own]
+        for pid in set(started).difference(*map(children, self.own)):
+            # A machine without memory ends them first: neither what other submissions need, nor what watches over them
+            with contextlib.suppress(OSError):
+                Path("/proc", str(pid), "oom_score_adj").write_text("1000")
+        reason = None
+        if len(started) > PROCESSES:
+            reason = f"more than {PROCESSES} processes"
+        # What processes share is counted in each of them here, and once below, which takes longer
+        elif sum(map(resident, started)) > MEMORY_BYTES and sum(map(proportional, started)) > MEMORY_BYTES:
+            reason = f"more than {MEMORY_BYTES / 2**30:g} GB of memory"
+        if reason:
+            for pid in started:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        return reason
+
+
+def below(pid: int) -> list[int]:
+    """Return the numbers of all processes that a process and its descendants have started."""
+    found, waiting = [], [pid]
+    while waiting:
+        started = children(waiting.pop())
+        waiting += started
+        found += started
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the numbers of the processes that a process has started."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in Path("/proc", str(pid), "task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += [int(word) for word in thread.read_text().split()]
+    return found
+
+
+def resident(pid):
+    """Return the bytes of memory that a process uses, with all that it shares."""
+    # All threads have the same memory, but one that has ended shows none: not even the first, whose files those of the
+    # process are
+    threads = Path("/proc", str(pid), "task").glob("*")
+    return max((kilobytes(thread / "status", ("VmRSS:", "VmSwap:")) for thread in threads), default=0) * 1024
+
+
+def proportional(pid):
+    """Return the bytes of memory that a process uses, with its part of what it shares with others."""
+    # A process that lets nobody look counts as a whole
+    return kilobytes(Path("/proc", str(pid), "smaps_rollup"), ("Pss:", "SwapPss:")) * 1024 or resident(pid)
+
+
+def kilobytes(file, names):
+    """Return the sum of some lines of a file on a process; 0 if it has ended."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = map(str.split, file.read_text().splitlines())
+        return sum(int(words[1]) for words in lines if words[0] in names)
+    return 0

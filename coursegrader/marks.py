@@ -1,0 +1,161 @@
+"""Read the marks of a lab from nbgrader's gradebook, and what else there is to know from the autograded notebooks."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from nbgrader.api import (
+    Assignment,
+    BaseCell,
+    Grade,
+    Gradebook,
+    MissingEntry,
+    Notebook,
+    SolutionCell,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
+
+from coursegrader import GradingError
+
+LONGEST_TEXT = 500
+
+
+@dataclass
+class Autograded:
+    """What an autograded notebook says beside the marks; every part may be missing.
+
+    `hints` holds the sentence of every test cell that raised, `code` the source of every solution cell, both by
+    grade_id. `seconds` is the time that grading took.
+    """
+
+    seconds: float | None = None
+    repairs: list[str] = field(default_factory=list)
+    refused: str | None = None
+    stopped: str | None = None
+    hints: dict[str, str] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)
+
+
+def read_marks(lab: str, gradebook: Gradebook) -> pd.DataFrame:
+    """Return every mark of a lab.
+
+    Parameters
+    ----------
+    lab : str
+        Name of the lab, as in the gradebook.
+    gradebook : nbgrader.api.Gradebook
+
+    Returns
+    -------
+    DataFrame
+        One row for each submission and graded cell, sorted by student, with the columns ``student``, ``grade_id``,
+        ``written`` (bool: a person marks it), ``max_score``, ``automatic`` (points of the grader, NaN where it gave
+        none), ``score`` (the points that count) and ``waiting`` (bool: somebody still has to mark it).
+
+    Raises
+    ------
+    GradingError
+        If the gradebook has no such lab.
+    """
+    try:
+        assignment = gradebook.find_assignment(lab)
+    except MissingEntry:
+        known = ", ".join(sorted(one.name for one in gradebook.assignments)) or "no lab at all"
+        raise GradingError(f"the gradebook has no lab {lab!r}, it has {known}: check the name") from None
+    by_hand = {name for (name,) in _cells_of(gradebook, assignment, SolutionCell.name, SolutionCell)}
+    rows = (
+        gradebook.db.query(
+            SubmittedAssignment.student_id,
+            BaseCell.name,
+            BaseCell.type,
+            Grade.max_score,
+            Grade.auto_score,
+            Grade.score,
+            Grade.needs_manual_grade,
+        )
+        .select_from(Grade)
+        .join(SubmittedNotebook, Grade.notebook_id == SubmittedNotebook.id)
+        .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+        .join(BaseCell, Grade.cell_id == BaseCell.id)
+        .filter(SubmittedAssignment.assignment_id == assignment.id)
+        .order_by(SubmittedAssignment.student_id)
+    )
+    columns = ["student", "grade_id", "type", "max_score", "automatic", "score", "waiting"]
+    marks = pd.DataFrame([tuple(row) for row in rows], columns=columns)
+    marks.insert(2, "written", marks.grade_id.isin(by_hand) | (marks.pop("type") == "TaskCell"))
+    return marks.astype({"max_score": float, "automatic": float, "score": float, "waiting": bool})
+
+
+def _cells_of(gradebook, assignment, column, kind):
+    return (
+        gradebook.db.query(column)
+        .select_from(kind)
+        .join(Notebook, kind.notebook_id == Notebook.id)
+        .join(Assignment, Notebook.assignment_id == Assignment.id)
+        .filter(Assignment.id == assignment.id)
+    )
+
+
+def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
+    """Return what ``autograded/STUDENT/LAB/LAB.ipynb`` below `root` says, or None if it cannot be read.
+
+    The notebook is taken as it comes: whatever has not the expected type counts as missing.
+    """
+    path = root / "autograded" / student / lab / f"{lab}.ipynb"
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(_mapping(notebook).get("cells"), list):
+        return None
+    known = _mapping(_mapping(notebook.get("metadata")).get("mlcourse"))
+    seconds = known.get("seconds")
+    autograded = Autograded(
+        seconds=float(seconds) if type(seconds) in (int, float) and 0 <= seconds < 1e9 else None,
+        repairs=[one_line(repair) for repair in _sequence(known.get("repairs")) if isinstance(repair, str)],
+        refused=_text(known.get("refused")),
+        stopped=_text(known.get("stopped")),
+    )
+    for cell in map(_mapping, notebook["cells"]):
+        grader = _mapping(_mapping(cell.get("metadata")).get("nbgrader"))
+        grade_id = grader.get("grade_id")
+        if cell.get("cell_type") != "code" or not isinstance(grade_id, str):
+            continue
+        if grader.get("solution"):
+            autograded.code[grade_id] = joined(cell.get("source"))
+        elif grader.get("grade") and (hint := _hint(cell)):
+            autograded.hints[grade_id] = hint
+    return autograded
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without what a terminal or a page would not show as a character, and not too long."""
+    line = " ".join(text.split())
+    line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+    return line if len(line) <= LONGEST_TEXT else f"{line[:LONGEST_TEXT]} …"
+
+
+def joined(source) -> str:
+    """Return the source of a cell, which a notebook file holds as one text or as a list of lines."""
+    return source if isinstance(source, str) else "".join(line for line in _sequence(source) if isinstance(line, str))
+
+
+def _hint(cell):
+    for output in map(_mapping, _sequence(cell.get("outputs"))):
+        if output.get("output_type") == "error":
+            return _text(output.get("evalue")) or _text(output.get("ename"))
+    return None
+
+
+def _text(value):
+    return one_line(value) or None if isinstance(value, str) else None
+
+
+def _mapping(value):
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value):
+    return value if isinstance(value, list) else []

@@ -1,0 +1,464 @@
+"""No object with behaviour is ever built from what a student's process says: what crosses is plain data.
+
+Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the box that student code runs in
+as they are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be
+asked to be called. `PLAIN` has all types that `loads` ever makes.
+
+A message is a JSON text, and the raw bytes of the arrays in it. The reader trusts nothing: sizes, shapes, types and the
+number of things are checked before anything is made of them.
+"""
+
+import contextlib
+import json
+import re
+import struct
+from collections import deque
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+
+from coursegrader.cells import Malformed
+from coursegrader.channel import MAX_BYTES
+
+MAX_DEPTH = 40
+MAX_ITEMS = 1_000_000
+MAX_TEXT = 32 * 2**20  # bytes of JSON
+MAX_KEYS = 200_000  # in all dictionaries and sets of a message
+MAX_ALIKE = 50  # keys of one hash, whose time is the square of their number
+PANDAS = 50  # how many things a column or an index counts for, since it takes as long
+MAX_LENGTH = 20 * MAX_ITEMS  # of what needs no memory for its items, such as a range
+
+_NUMPY_KINDS = "biufcUSmM"
+_DTYPES = {"string", "str", "boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
+_DTYPES |= {"Float32", "Float64"}
+_DTYPE = re.compile(r"[<>|=]?[biufcUSmM]\d{0,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
+_PANDAS = (pd.DataFrame, pd.Series, pd.RangeIndex, pd.MultiIndex, pd.Interval, type(pd.NA), type(pd.NaT))
+PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, range)
+PLAIN = (*PLAIN, np.ndarray, np.generic, pd.Index, pd.api.extensions.ExtensionArray, *_PANDAS)
+
+
+class Handle:
+    """A thing that stays in the box: its number, its kind (function, class or object) and what it says of its type.
+
+    Attributes
+    ----------
+    number : int
+    kind : str
+    name : str
+        The name of its type, or of itself if it is a function or a class.
+    bases : list of [str, str]
+        Module and name of its type and of the types that this derives from.
+    """
+
+    def __init__(self, number, kind, name, bases):
+        self.number, self.kind, self.name, self.bases = number, kind, name, bases
+
+
+def dumps(value: object, handle) -> bytes:
+    """Write a value.
+
+    Parameters
+    ----------
+    value : object
+    handle : callable
+        Takes whatever is no plain data and returns its `Handle`.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    Malformed
+        If the value is too large, or refers to itself.
+    """
+    blobs = []
+    text = json.dumps(_Writer(handle, blobs).write(value)).encode("utf-8", "surrogatepass")
+    parts = [text, *blobs]
+    if sum(map(len, parts)) > MAX_BYTES:
+        raise Malformed(f"the answer is larger than {MAX_BYTES // 2**20} MB")
+    return b"".join([struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)), *parts])
+
+
+def loads(message: bytes, make) -> object:
+    """Read what `dumps` wrote.
+
+    Parameters
+    ----------
+    message : bytes
+    make : callable
+        Takes the `Handle` of a thing that stayed behind and returns what stands in its place.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    Malformed
+        If the message is anything else.
+    """
+    try:
+        if len(message) > MAX_BYTES + 4 * MAX_ITEMS:
+            raise Malformed("the message is too large")
+        (n,) = struct.unpack_from("<I", message)
+        if n * 4 > len(message):
+            raise Malformed("the message is cut off")
+        sizes = struct.unpack_from(f"<{n}I", message, 4)
+        if 4 * (n + 1) + sum(sizes) != len(message):
+            raise Malformed("the message is cut off")
+        parts, at = [], 4 * (n + 1)
+        for size in sizes:
+            parts.append(message[at : at + size])
+            at += size
+        return _Reader(parts[1:], make).read(_tree(parts[0]))
+    except Malformed:
+        raise
+    except (Exception, RecursionError) as error:
+        raise Malformed(f"a message that is not well formed: {type(error).__name__}") from None
+
+
+def _tree(text):
+    """Return what the JSON of a message says; refuse what would hold too many things before any of them is made."""
+    if len(text) > MAX_TEXT:
+        raise Malformed("the message is too large")
+    # Those in texts count as well, of which no answer has so many
+    if sum(map(text.count, (b",", b"[", b"{"))) > 4 * MAX_ITEMS:
+        raise Malformed(f"a message of more than {MAX_ITEMS} things")
+    return json.loads(text.decode("utf-8", "surrogatepass"))
+
+
+class _Writer:
+    def __init__(self, handle, blobs):
+        self.handle, self.blobs, self.items, self.keys, self.room = handle, blobs, 0, 0, MAX_BYTES
+
+    def write(self, value, depth=0):
+        """Return `value` as what JSON can hold; a dict stands for everything but numbers, strings and lists."""
+        self.items += 1
+        if depth > MAX_DEPTH:
+            raise Malformed("the answer holds itself, or is nested too deeply")
+        if self.items > MAX_ITEMS:
+            raise Malformed(f"the answer holds more than {MAX_ITEMS} things")
+        kind = type(value)
+        # The methods of the base types are called by name, since a class of a student may replace its own
+        if value is None or kind is bool:
+            return value
+        if value is Ellipsis:
+            return {"t": "ellipsis"}
+        if isinstance(value, np.generic):
+            return self._scalar(value)
+        if isinstance(value, int):
+            value = int.__index__(value)
+            if value.bit_length() > 10_000:
+                raise Malformed("the answer holds a number of more than 3000 digits")
+            return value
+        if isinstance(value, float):
+            return float.__float__(value)
+        if isinstance(value, str):
+            return self._fits(str.__str__(value))
+        if isinstance(value, complex):
+            return {"t": "complex", "v": [complex.__complex__(value).real, complex.__complex__(value).imag]}
+        if isinstance(value, (bytes, bytearray)):
+            return {"t": "bytes", "b": self._blob(value)}
+        if isinstance(value, list):
+            return [self.write(item, depth + 1) for item in list.__iter__(value)]
+        if isinstance(value, tuple):
+            return self._items("tuple", tuple.__iter__(value), depth)
+        if isinstance(value, (set, frozenset, dict)):
+            self.keys += len(value)
+            if self.keys > MAX_KEYS:
+                raise Malformed(f"the answer holds dictionaries or sets of more than {MAX_KEYS} keys")
+        if isinstance(value, (set, frozenset)):
+            base = set if isinstance(value, set) else frozenset
+            return {"t": base.__name__, "v": [self._key(item, depth) for item in base.__iter__(value)]}
+        if isinstance(value, dict):
+            pairs = ((self._key(key, depth), self.write(item, depth + 1)) for key, item in dict.items(value))
+            return {"t": "dict", "v": [item for pair in pairs for item in pair]}
+        if kind is range:
+            return {"t": "range", "v": [value.start, value.stop, value.step]}
+        if kind in (type({}.keys()), type({}.values()), type({}.items()), deque):
+            return [self.write(item, depth + 1) for item in value]
+        if kind in (Decimal, Fraction):
+            return float(value)
+        if isinstance(value, np.ndarray):
+            return self._array(value, depth)
+        if isinstance(value, pd.DataFrame):
+            return self._frame(value, depth)
+        if isinstance(value, pd.Series):
+            parts = [self._column(value.array, depth), self.write(value.index, depth + 1)]
+            return {"t": "series", "v": [*parts, self.write(value.name, depth + 1)]}
+        if isinstance(value, pd.MultiIndex):
+            return {"t": "multiindex", "v": [self._key(list(part), depth) for part in (value.names, value)]}
+        if isinstance(value, pd.RangeIndex):
+            name = self.write(value.name, depth + 1)
+            return {"t": "rangeindex", "v": [value.start, value.stop, value.step, name]}
+        if isinstance(value, pd.Index):
+            return {"t": "index", "v": [self._labels(value.array, depth), self._key(value.name, depth)]}
+        if isinstance(value, pd.api.extensions.ExtensionArray):
+            return {"t": "column", "v": self._column(value, depth)}
+        if kind is pd.Interval:
+            return self._items("interval", [value.left, value.right, value.closed], depth)
+        if value is pd.NA:
+            return {"t": "na"}
+        if value is pd.NaT:
+            return {"t": "nat"}
+        if kind is pd.Timestamp or kind is pd.Timedelta:
+            return self._scalar(value.to_numpy()) if getattr(value, "tz", None) is None else str(value)
+        return self._handle(value)
+
+    def _handle(self, value):
+        handle = self.handle(value)
+        return {"t": "handle", "v": [handle.number, handle.kind, handle.name, handle.bases]}
+
+    def _items(self, name, items, depth):
+        return {"t": name, "v": [self.write(item, depth + 1) for item in items]}
+
+    def _key(self, value, depth):
+        with self._plain_only():
+            return self.write(value, depth + 1)
+
+    def _labels(self, array, depth):
+        with self._plain_only():
+            return self._column(array, depth)
+
+    @contextlib.contextmanager
+    def _plain_only(self):
+        handle, self.handle = self.handle, self._refuse_key
+        try:
+            yield
+        finally:
+            self.handle = handle
+
+    def _refuse_key(self, value):
+        raise Malformed("the answer holds a dict, a set or a table whose keys are no plain data")
+
+    def _scalar(self, value):
+        if value.dtype.kind not in _NUMPY_KINDS or not value.dtype.isnative:
+            return self._handle(value)
+        return {"t": "scalar", "d": value.dtype.str, "b": self._blob(value.tobytes())}
+
+    def _array(self, value, depth):
+        value = np.ndarray.view(value, np.ndarray)
+        if value.nbytes > MAX_BYTES:
+            raise Malformed(f"the answer holds an array of shape {value.shape}, larger than {MAX_BYTES // 2**20} MB")
+        value = np.array(value, dtype=value.dtype.newbyteorder("="), copy=None, subok=False, order="C")
+        shape = list(value.shape)
+        if value.dtype.kind == "O":
+            if value.size > MAX_ITEMS:
+                raise Malformed(f"the answer holds more than {MAX_ITEMS} things")
+            return {"t": "objects", "s": shape, "v": [self.write(item, depth + 1) for item in value.ravel().tolist()]}
+        if value.dtype.kind not in _NUMPY_KINDS:
+            return self._handle(value)
+        return {"t": "array", "d": value.dtype.str, "s": shape, "b": self._blob(value.tobytes())}
+
+    def _column(self, array, depth):
+        """Return the values of a column or index with the name of a pandas type, or None for one of NumPy's."""
+        if isinstance(array, pd.Categorical):
+            categories = self._labels(array.categories.array, depth)
+            return ["category", categories, self._array(np.asarray(array.codes), depth), bool(array.ordered)]
+        name = str(array.dtype)
+        if name in _DTYPES:
+            return [name, self._array(np.asarray(array, dtype=object), depth)]
+        return [None, self._array(np.asarray(array), depth)]
+
+    def _frame(self, value, depth):
+        if len(value.columns) * max(1, len(value)) > 20 * MAX_ITEMS:
+            raise Malformed(f"the answer holds a table of shape {value.shape}")
+        columns = [self._column(value.iloc[:, at].array, depth) for at in range(len(value.columns))]
+        return {"t": "frame", "v": [self.write(value.columns, depth + 1), self.write(value.index, depth + 1), columns]}
+
+    def _blob(self, data):
+        self.blobs.append(bytes(self._fits(data)))
+        return len(self.blobs) - 1
+
+    def _fits(self, data):
+        """Return text or bytes if there is room for them in the message."""
+        self.room -= len(data)
+        if self.room < 0:
+            raise Malformed(f"the answer is larger than {MAX_BYTES // 2**20} MB")
+        return data
+
+
+class _Reader:
+    def __init__(self, blobs, make):
+        self.blobs, self.make, self.items, self.keys, self.room = blobs, make, 0, 0, MAX_BYTES
+
+    def read(self, tree):
+        self.items += 1
+        if self.items > 2 * MAX_ITEMS:
+            raise Malformed(f"a message of more than {2 * MAX_ITEMS} things")
+        if isinstance(tree, list):
+            return [self.read(item) for item in tree]
+        if not isinstance(tree, dict):
+            return tree
+        make = getattr(self, f"read_{tree['t']}", None)
+        if make is None:
+            raise Malformed("a message with an unknown type")
+        return make(tree)
+
+    def _many(self, tree):
+        return [self.read(item) for item in tree["v"]]
+
+    def read_ellipsis(self, tree):
+        return ...
+
+    def read_complex(self, tree):
+        return complex(*map(float, tree["v"]))
+
+    def read_bytes(self, tree):
+        return self._blob(tree)
+
+    def read_tuple(self, tree):
+        return tuple(self._many(tree))
+
+    def read_set(self, tree):
+        return set(self._keys(tree))
+
+    def read_frozenset(self, tree):
+        return frozenset(self._keys(tree))
+
+    def read_dict(self, tree):
+        items = self._keys(tree)
+        return dict(zip(items[::2], items[1::2], strict=True))
+
+    def _keys(self, tree):
+        """Return the items of a set, or the keys and values of a dict, if they can be looked up in a bearable time."""
+        items = self._many(tree)
+        self._count_keys(items[::2] if tree["t"] == "dict" else items)
+        return items
+
+    def _count_keys(self, keys):
+        self.keys += len(keys)
+        if self.keys > MAX_KEYS:
+            raise Malformed(f"dictionaries or sets of more than {MAX_KEYS} keys")
+        if len(keys) > MAX_ALIKE:
+            _, times = np.unique(np.fromiter(map(hash, keys), np.int64), return_counts=True)
+            if times.max() > MAX_ALIKE:
+                raise Malformed(f"a dict or set with more than {MAX_ALIKE} keys of one hash")
+
+    def read_range(self, tree):
+        return self._short(range(*map(int, tree["v"])))
+
+    def _short(self, numbers):
+        # Not len(), which has a limit of its own
+        if abs(numbers.stop - numbers.start) // abs(numbers.step) > MAX_LENGTH:
+            raise Malformed("a range that is too long")
+        return numbers
+
+    def read_interval(self, tree):
+        left, right, closed = self._many(tree)
+        return pd.Interval(left, right, closed=closed)
+
+    def read_na(self, tree):
+        return pd.NA
+
+    def read_nat(self, tree):
+        return pd.NaT
+
+    def read_scalar(self, tree):
+        [value] = np.frombuffer(self._blob(tree), dtype=self._dtype(tree))
+        return value
+
+    def read_array(self, tree):
+        shape = self._shape(tree)
+        return np.frombuffer(self._blob(tree), dtype=self._dtype(tree)).reshape(shape).copy()
+
+    def read_objects(self, tree):
+        shape = self._shape(tree)
+        values = np.empty(len(tree["v"]), dtype=object)
+        for at, item in enumerate(tree["v"]):
+            values[at] = self.read(item)
+        return values.reshape(shape)
+
+    def read_series(self, tree):
+        values, index, name = tree["v"]
+        return pd.Series(self._values(values), index=self._index_of(index), name=self._label(name))
+
+    def read_index(self, tree):
+        values, name = tree["v"]
+        return pd.Index(self._values(values), name=self._label(name))
+
+    def read_rangeindex(self, tree):
+        *numbers, name = tree["v"]
+        return pd.RangeIndex(self._short(range(*map(int, numbers))), name=self._label(name))
+
+    def read_multiindex(self, tree):
+        names, entries = self._many(tree)
+        if not all(isinstance(entry, tuple) and len(entry) == len(names) for entry in entries):
+            raise Malformed("an index that is not well formed")
+        self.items += PANDAS * len(names)
+        self._count_keys(entries)
+        return pd.MultiIndex.from_tuples(entries, names=names)
+
+    def read_column(self, tree):
+        return self._values(tree["v"])
+
+    def read_frame(self, tree):
+        columns, index, values = tree["v"]
+        columns, index = self._index_of(columns), self._index_of(index)
+        values = [pd.Series(self._values(column), index=index) for column in values]
+        if len(values) != len(columns):
+            raise Malformed("a table that is not well formed")
+        frame = pd.concat(values, axis=1) if values else pd.DataFrame(index=index)
+        frame.columns = columns
+        return frame
+
+    def read_handle(self, tree):
+        number, kind, name, bases = tree["v"]
+        if not (type(number) is int and kind in ("function", "class", "object") and isinstance(name, str)):
+            raise Malformed("a handle that is not well formed")
+        bases = [(module, of) for module, of in bases[:50]]
+        if not all(isinstance(word, str) for base in bases for word in base):
+            raise Malformed("a handle that is not well formed")
+        return self.make(Handle(number, kind, name[:100], bases))
+
+    def _blob(self, tree):
+        at = tree["b"]
+        if type(at) is not int or not 0 <= at < len(self.blobs):
+            raise Malformed("a message with a part missing")
+        # Counted each time, since one part may be named many times
+        self.room -= len(self.blobs[at])
+        if self.room < 0:
+            raise Malformed(f"a message of more than {MAX_BYTES // 2**20} MB")
+        return self.blobs[at]
+
+    def _dtype(self, tree):
+        name = tree["d"]
+        if type(name) is not str or not _DTYPE.fullmatch(name):
+            raise Malformed("an array of an unknown type")
+        dtype = np.dtype(name)
+        if dtype.kind not in _NUMPY_KINDS or dtype.names or dtype.subdtype or dtype.hasobject:
+            raise Malformed("an array of an unknown type")
+        return dtype
+
+    def _shape(self, tree):
+        shape = tree["s"]
+        if len(shape) > 32 or not all(type(length) is int and length >= 0 for length in shape):
+            raise Malformed("an array without a proper shape")
+        if max(shape, default=0) > MAX_LENGTH:
+            raise Malformed("an array that is too long")
+        return tuple(shape)
+
+    def _values(self, column):
+        name, values, *rest = column
+        self.items += PANDAS
+        if name == "category":
+            codes, ordered = rest
+            return pd.Categorical.from_codes(self.read(codes), self._values(values), ordered=bool(ordered))
+        values = self.read(values)
+        if not isinstance(values, np.ndarray) or values.ndim != 1 or (name is not None and name not in _DTYPES):
+            raise Malformed("a column that is not well formed")
+        return values if name is None else pd.array(values, dtype=name)
+
+    def _index_of(self, tree):
+        index = self.read(tree)
+        if not isinstance(index, pd.Index):
+            raise Malformed("a table without an index")
+        return index
+
+    def _label(self, tree):
+        label = self.read(tree)
+        hash(label)
+        return label

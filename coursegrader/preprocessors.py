@@ -1,0 +1,157 @@
+"""The course's own steps in nbgrader's work, named in ``nbgrader_config.py``."""
+
+import atexit
+import functools
+import re
+import textwrap
+from pathlib import Path
+
+from nbconvert.exporters import HTMLExporter
+from nbconvert.filters import Highlight2HTML, strip_ansi
+from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
+from nbformat.v4 import new_markdown_cell
+from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import is_grade
+from traitlets import Bool, Unicode
+
+from coursegrader import reading
+from coursegrader.desk import Desk
+from coursegrader.results import Results, cells_of, write_outputs
+from coursegrader.secret import FILE, secret_of
+from coursegrader.submissions import instructor_notebook
+
+OUTPUT_CHARACTERS = 100_000  # of a text that a cell shows
+PAGE_CHARACTERS = 1_000_000  # of all that the cells of a notebook show, but for pictures
+ANSI_CODES = 1000  # of a text in colours, since nbconvert copies the text at each of them
+WITHOUT_TEXT = re.compile(r"<img\b(?![^>]*\salt=)")
+NO_TEXT = "No description has been provided for this image"
+
+
+class GradeInBox(NbGraderPreprocessor):
+    """Run the student's cells in a box and the test cells outside, in place of nbgrader's own `Execute`."""
+
+    sandbox = Bool(True, help="Whether students' code runs in a box").tag(config=True)
+    secret_file = Unicode(FILE, help="The file with the secret on which the data of hidden tests depend").tag(
+        config=True
+    )
+
+    def preprocess(self, nb, resources):
+        root, desk, cells = Path(self.coursedir_root), the_desk(self.sandbox), cells_of(nb)
+        lab, secret = resources["nbgrader"]["assignment"], secret_of(self.config)
+        draw = secret.draw(lab)
+        words, results = secret.words(lab, draw), Results(root, desk)
+        result = results.find(cells, words)
+        if result is None:
+            desk.reference = cells_of(instructor_notebook(root, lab))
+            result = results.work_out(cells, words)
+        write_outputs(nb, result)
+        nb.metadata.mlcourse["draw"] = draw
+        return nb, resources
+
+    @property
+    def coursedir_root(self):
+        return self.config.CourseDirectory.get("root", ".")
+
+
+@functools.cache
+def the_desk(sandbox):
+    """Return the one desk of this process."""
+    desk = Desk(sandbox)
+    atexit.register(desk.close)
+    return desk
+
+
+class ShowHintsOnly(NbGraderPreprocessor):
+    """Leave of a failed test just its sentence, so that a feedback page shows no line of a hidden test."""
+
+    def preprocess_cell(self, cell, resources, index):
+        if cell.cell_type == "code" and is_grade(cell):
+            cell.outputs = [output for output in cell.outputs if output.output_type == "error"]
+            for output in cell.outputs:
+                sentence = output.evalue or output.ename
+                output.traceback = textwrap.wrap(sentence, width=100, break_long_words=False, break_on_hyphens=False)
+        return cell, resources
+
+
+class DrawAnew(NbGraderPreprocessor):
+    """Let whoever hands in again meet other hidden data than those that this feedback speaks of."""
+
+    def preprocess(self, nb, resources):
+        draw = nb.metadata.get("mlcourse", {}).get("draw")
+        if isinstance(draw, int):
+            secret_of(self.config).shown(resources["nbgrader"]["assignment"], draw)
+        return nb, resources
+
+
+class SayWhatHappened(NbGraderPreprocessor):
+    """Say on the feedback page what was repaired in a notebook, and why it was refused or stopped."""
+
+    def preprocess(self, nb, resources):
+        happened = nb.metadata.get("mlcourse", {})
+        sentences = [*happened.get("repairs", [])]
+        if happened.get("refused"):
+            sentences.append(f"This notebook could not be graded: {happened['refused']}")
+        if happened.get("stopped"):
+            sentences.append(f"From one cell on, nothing was run, since {happened['stopped']}.")
+        if sentences:
+            items = "\n".join(f"- {one_line(sentence)}" for sentence in sentences)
+            nb.cells.insert(0, new_markdown_cell(f"**Before you read on**\n\n{items}"))
+        return nb, resources
+
+
+class ShowWithinLimits(NbGraderPreprocessor):
+    """Leave of what the cells of a notebook show as much as a browser, and what writes the page, can bear."""
+
+    def preprocess(self, nb, resources):
+        self.left = PAGE_CHARACTERS
+        for output in (output for cell in nb.cells for output in cell.get("outputs", [])):
+            if output.output_type == "stream":
+                output.text = self.fitted(output.text)
+            elif output.output_type == "error":
+                output.traceback = [self.fitted("\n".join(output.traceback))]
+            else:
+                self.fit_display(output.data)
+        return nb, resources
+
+    def fit_display(self, data):
+        page = data.get("text/html", "")
+        # What scikit-learn shows of a model is nothing but its text without the styles and the switches
+        if len(page) > min(reading.HTML_CHARACTERS, self.left) or "sk-top-container" in page:
+            del data["text/html"]
+            data.setdefault("text/plain", "[a table or the like that is too long to be shown]")
+        for kind in [kind for kind in data if kind.startswith("text/")]:
+            data[kind] = self.fitted(data[kind], reading.HTML_CHARACTERS if kind == "text/html" else OUTPUT_CHARACTERS)
+
+    def fitted(self, text, most=OUTPUT_CHARACTERS):
+        """Return as much of a text as there is room for."""
+        text = reading.shortened(text, min(most, self.left))
+        self.left = max(0, self.left - len(text))
+        return strip_ansi(text) if text.count("\x1b") > ANSI_CODES else text
+
+
+class ShowRawAsText(NbGraderPreprocessor):
+    """Show a raw cell as Jupyter does, as plain text: nbconvert would put it on the page outside of any box."""
+
+    def preprocess_cell(self, cell, resources, index):
+        if cell.cell_type == "raw":
+            cell.cell_type, cell.source = "markdown", textwrap.indent(cell.source, " " * 4, lambda line: True)
+        return cell, resources
+
+
+class WriteFeedback(HTMLExporter):
+    """Write a feedback page as nbconvert does, but without reading it again, which takes longer than to write it.
+
+    nbconvert does that for pictures without a text, and for a template that nbgrader does not use.
+    """
+
+    def from_notebook_node(self, nb, resources=None, **options):
+        resources = self._init_resources(resources)
+        self.register_filter("highlight_code", self.filters.get("highlight_code") or Highlight2HTML(parent=self))
+        self.register_filter("filter_data_type", WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self))
+        page, resources = super(HTMLExporter, self).from_notebook_node(nb, resources, **options)
+        return WITHOUT_TEXT.sub(f'<img alt="{NO_TEXT}"', page), resources
+
+
+def one_line(sentence):
+    """Return a sentence as plain text for Markdown, since it may hold the name of a student's file."""
+    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(sentence.split()))

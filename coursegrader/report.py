@@ -1,0 +1,393 @@
+"""Write the page that tells an instructor how a class did in a lab."""
+
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import jinja2
+import matplotlib
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from nbgrader.api import Gradebook
+
+from coursegrader import GradingError
+from coursegrader.files import write_whole
+from coursegrader.marks import joined, read_autograded, read_marks
+from coursegrader.similarity import similar_pairs
+from coursegrader.submissions import shown
+from mlcourse.plotting import STYLE_FILE
+
+TEMPLATE = Path(__file__).with_name("report.html.jinja")
+MOST_HINTS = 15
+MOST_TIMES = 8
+MOST_PAIRS = 20
+MOST_LINES = 60
+UNDEFINED = "–"
+
+# Figures are drawn in these colours, and the page puts its own in their place, light or dark
+_COLOURS = {"#000001": "currentColor", "#000002": "var(--bar)", "#000003": "var(--line)"}
+_INK, _BAR, _LINE = _COLOURS
+
+
+def write_report(
+    lab: str, root: Path, gradebook: Gradebook, tell: Callable[[str], None] = lambda sentence: None
+) -> Path:
+    """Write ``reports/LAB.html``: one page without scripts, that needs no other file and no network.
+
+    Parameters
+    ----------
+    lab : str
+        Name of the lab.
+    root : pathlib.Path
+        The folder of the course, with ``autograded/``, and with ``source/`` and ``labs/`` for titles and given code;
+        what is missing there is missing on the page.
+    gradebook : nbgrader.api.Gradebook
+        The marks.
+    tell : callable
+        Called with a sentence on every student whose autograded notebook cannot be read. The page leaves it out, too.
+
+    Returns
+    -------
+    pathlib.Path
+        The page.
+
+    Raises
+    ------
+    GradingError
+        If the gradebook does not know the lab or nothing was graded.
+    """
+    marks = read_marks(lab, gradebook)
+    if marks.empty:
+        raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
+    title, sections = _sections(lab, root)
+    marks["exercise"] = marks.grade_id.str.replace(r"-\d+$", "", regex=True)
+    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(sections)})
+    marks = marks.sort_values(["student", "place", "grade_id"])
+    titles = {name: sections.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
+    students = sorted(marks.student.unique())
+    found = {student: read_autograded(lab, student, root) for student in students}
+    read = {student: autograded for student, autograded in found.items() if autograded}
+    with _style():
+        content = {
+            "points": _points(marks),
+            "exercises": _exercises(marks, titles),
+            "tests": _tests(marks, titles),
+            "hints": _hints(marks, read),
+            "times": _times(read),
+            "notices": _notices(read),
+            "pairs": _pairs(read, _stub(lab, root), titles),
+        }
+    page = _environment().from_string(TEMPLATE.read_text(encoding="utf-8"))
+    unread = [student for student in students if student not in read]
+    for student in unread:
+        notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
+        tell(f"{shown(student)}: {shown(notebook)} cannot be read; delete it and type `mlcourse grade {lab}`.")
+    text = page.render(lab=lab, title=title, n_students=len(students), unread=unread, **content)
+    path = root / "reports" / f"{lab}.html"
+    write_whole(path, text, errors="replace")
+    return path
+
+
+def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
+    """Return difficulty and discrimination of every test cell.
+
+    The difficulty of a test cell is the share p of the submissions that get all of its points. Its discrimination is
+    the corrected point-biserial correlation: with x = 1 for a submission that passes and 0 for the others, and R its
+    points in all *other* test cells,
+
+        r = (mean of R where x = 1 - mean of R where x = 0) * sqrt(p * (1 - p)) / sd(R),
+
+    with the population standard deviation, which is Pearson's correlation of x and R. A total that included the test
+    cell would correlate with it by itself; hence the rest: Guilford, "The correlation of an item with a composite of
+    the remaining items in a test", Educational and Psychological Measurement 13 (1953), 87-93.
+
+    Parameters
+    ----------
+    points : DataFrame, shape (n_submissions, n_tests)
+        Automatic points.
+    max_points : Series, shape (n_tests,)
+        Points of each test cell.
+
+    Returns
+    -------
+    DataFrame
+        One row for each test cell, with the columns ``failed`` (number of submissions), ``difficulty`` and
+        ``discrimination`` (NaN if all pass, none does, or R is the same for all).
+    """
+    passed = points >= max_points - 1e-9
+    table = pd.DataFrame({"failed": (~passed).sum(), "difficulty": passed.mean()})
+    for name in points:
+        x, rest = passed[name].to_numpy(float), points.drop(columns=name).sum(axis=1).to_numpy(float)
+        spread = len(np.unique(x)) > 1 and np.ptp(rest) > 1e-9
+        table.loc[name, "discrimination"] = np.corrcoef(x, rest)[0, 1] if spread else np.nan
+    return table
+
+
+# --- what the page says -----------------------------------------------------------------------------------------------
+
+
+def _sections(lab, root):
+    """Return the title of a lab, and the title of the section in which each graded cell stands, in order."""
+    title, section, sections = lab, None, {}
+    for cell in _cells(root / "source" / lab / f"{lab}.ipynb") or _cells(root / "labs" / lab / f"{lab}.ipynb"):
+        source, grader = joined(cell["source"]), cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] == "markdown" and not grader.get("solution"):
+            for heading in re.findall(r"^# (.+)", source, re.MULTILINE):
+                title = heading
+            for heading in re.findall(r"^## (.+)", source, re.MULTILINE):
+                section = heading
+        if section and grader.get("grade_id"):
+            sections[grader["grade_id"]] = section
+    return title, sections
+
+
+def _stub(lab, root):
+    """Return the released code of every cell that a student fills in, by grade_id."""
+    return {
+        cell["metadata"]["nbgrader"]["grade_id"]: joined(cell["source"])
+        for cell in _cells(root / "labs" / lab / f"{lab}.ipynb")
+        if cell["cell_type"] == "code" and cell["metadata"].get("nbgrader", {}).get("solution")
+    }
+
+
+def _cells(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
+    except (OSError, ValueError, TypeError, KeyError):
+        raise GradingError(f"{path} cannot be read as a notebook: make it anew with `make labs`") from None
+
+
+def _automatic(marks):
+    """Return the automatic points by student and test cell, and the largest of each, where the grader has been."""
+    tests = marks[~marks.written]
+    points = tests.pivot(index="student", columns="grade_id", values="automatic")[tests.grade_id.unique()].dropna()
+    return points, tests.groupby("grade_id").max_score.first()[points.columns]
+
+
+def _points(marks):
+    """Return what the page says about totals: automatic, and of those in which nothing waits any more."""
+    automatic, max_automatic = _automatic(marks)
+    waiting = marks[marks.written & marks.waiting]
+    marked = marks[~marks.student.isin(marks[marks.waiting].student)]
+    totals = []
+    if len(max_automatic):
+        totals.append(("Automatic points", automatic.sum(axis=1), max_automatic.sum()))
+    if marks.written.any():
+        largest = marks.drop_duplicates("grade_id").max_score.sum()
+        totals.append(("All points, with the written answers", marked.groupby("student").score.sum(), largest))
+    return {
+        "ungraded": marks[~marks.written & marks.automatic.isna()].student.nunique(),
+        "waiting": len(waiting),
+        "waiting_students": waiting.student.nunique(),
+        "written": marks.written.any(),
+        "totals": [_total(name, values, largest) for name, values, largest in totals],
+    }
+
+
+def _total(name, values, largest):
+    values = values.to_numpy(float)
+    figure = None
+    if len(values) and largest > 0:
+        width = max(1, int(np.ceil(largest / 40)))
+        edges = np.arange(-width / 2, max(largest, values.max()) + width, width)
+        figure = _histogram(values, edges, name, f"points of {largest:g}", "points")
+    return {
+        "name": name,
+        "max": largest,
+        "n": len(values),
+        "mean": values.mean() if len(values) else None,
+        "median": np.median(values) if len(values) else None,
+        "sd": values.std(ddof=1) if len(values) > 1 else None,
+        "figure": figure,
+    }
+
+
+def _exercises(marks, titles):
+    graded = marks[~marks.waiting]
+    rows = []
+    for name in marks.exercise.unique():
+        cells = marks[marks.exercise == name]
+        of_students = (
+            graded[graded.exercise == name]
+            .groupby("student")
+            .agg(score=("score", "sum"), max_score=("max_score", "sum"), n=("score", "size"))
+        )
+        complete = of_students[of_students.n == cells.grade_id.nunique()]
+        share = (complete.score / complete.max_score).mean() if complete.max_score.gt(0).any() else None
+        points = cells.drop_duplicates("grade_id").max_score.sum()
+        rows.append({"name": name, "title": titles[name], "points": points, "share": share, "n": len(complete)})
+    return {"rows": rows, "figure": _bars([row for row in rows if row["share"] is not None])}
+
+
+def _tests(marks, titles):
+    points, max_points = _automatic(marks)
+    table = item_analysis(points, max_points).assign(points=max_points)
+    exercises = marks.drop_duplicates("grade_id").set_index("grade_id").exercise
+    groups = defaultdict(list)
+    for row in table.reset_index(names="grade_id").to_dict("records"):
+        groups[titles[exercises[row["grade_id"]]]].append(row)
+    return {"groups": groups, "n": len(points)}
+
+
+def _hints(marks, read):
+    """Return the most frequent hints of failed test cells: sentence, number of students, names of the test cells."""
+    tests = marks[~marks.written]
+    failed = set(map(tuple, tests.loc[tests.automatic < tests.max_score, ["student", "grade_id"]].to_numpy()))
+    students, cells = defaultdict(set), defaultdict(set)
+    for student, autograded in read.items():
+        for grade_id, sentence in autograded.hints.items():
+            if (student, grade_id) in failed:
+                students[sentence].add(student)
+                cells[sentence].add(grade_id)
+    most = sorted(students, key=lambda sentence: (-len(students[sentence]), sentence))[:MOST_HINTS]
+    rows = [{"sentence": one, "n": len(students[one]), "cells": sorted(cells[one])} for one in most]
+    return {"rows": rows, "n": len(students)}
+
+
+def _times(read):
+    seconds = {student: one.seconds for student, one in read.items() if one.seconds is not None}
+    if not seconds:
+        return None
+    values = np.array(list(seconds.values()))
+    edges = np.geomspace(max(values.min(), 0.01), max(values.max(), 0.1) * 1.001, 25)
+    slowest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))[:MOST_TIMES]
+    return {
+        "n": len(values),
+        "median": np.median(values),
+        "total": values.sum(),
+        "slowest": slowest,
+        "figure": _histogram(values.clip(min=0.01), edges, "Time for each submission", "seconds", "seconds", log=True),
+    }
+
+
+def _notices(read):
+    rows = []
+    for student, one in read.items():
+        for what, reason in (("refused", one.refused), ("stopped", one.stopped)):
+            if reason:
+                rows.append((what, student, [reason]))
+        if one.repairs:
+            rows.append(("repaired", student, one.repairs))
+    order = ("refused", "stopped", "repaired")
+    rows.sort(key=lambda row: order.index(row[0]))
+    return {"rows": rows, "counts": {what: sum(row[0] == what for row in rows) for what in order}}
+
+
+def _pairs(read, stub, titles):
+    code = {student: one.code for student, one in read.items()}
+    pairs = similar_pairs(code, stub)
+    rows = []
+    for pair in pairs[:MOST_PAIRS]:
+        exercises = []
+        for one in pair.exercises:
+            given = stub.get(one.grade_id, "")
+            sides = [(student, _own_lines(code[student][one.grade_id], given)) for student in pair.students]
+            title = titles.get(one.grade_id, one.grade_id)
+            exercises.append({"title": title, "alike": one.alike, "others": one.others, "sides": sides})
+        rows.append({"students": pair.students, "exercises": exercises})
+    return {"rows": rows, "n": len(pairs), "compared": len(code)}
+
+
+def _own_lines(source, stub):
+    """Return a student's code as it was typed, without the given lines, except the heads of functions."""
+    given = {line for line in stub.splitlines() if not line.startswith(("def ", "class "))}
+    lines = [line[:200] for line in source.splitlines() if line not in given]
+    more = len(lines) - MOST_LINES
+    return "\n".join(lines[:MOST_LINES] + [f"… and {more} more lines"] * (more > 0))
+
+
+# --- how it shows it --------------------------------------------------------------------------------------------------
+
+
+def _environment():
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"number": _number, "percent": _percent}
+    return environment
+
+
+def _number(value, digits=1):
+    return UNDEFINED if value is None or np.isnan(value) else f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _percent(value):
+    return UNDEFINED if value is None or np.isnan(value) else f"{100 * value:.0f} %"
+
+
+def _histogram(values, edges, name, label, unit, log=False):
+    counts, _ = np.histogram(values, edges)
+    median, peak = np.median(values), int(np.argmax(counts))
+    figure = Figure(figsize=(4.6, 2.5), layout="constrained")
+    axes = figure.subplots()
+    axes.bar(edges[:-1], counts, np.diff(edges) * 0.9, align="edge", color=_BAR)
+    axes.axvline(median, color=_INK, linestyle="--", linewidth=1.2)
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+    left = median > edges[15 * len(edges) // 25]
+    axes.annotate(
+        f"median {median:.3g}",
+        (median, 1.02),
+        xycoords=("data", "axes fraction"),
+        ha="right" if left else "left",
+        va="bottom",
+        color=_INK,
+    )
+    axes.set(xlabel=label, ylabel="submissions", xlim=(edges[0], edges[-1]))
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.grid(visible=False, axis="x")
+    says = (
+        f"{name}: {len(values)} submissions from {values.min():.3g} to {values.max():.3g} {unit}, half of them at or "
+        f"below {median:.3g}; the highest bar, {counts[peak]}, is at {(edges[peak] + edges[peak + 1]) / 2:.3g}"
+    )
+    return _svg(figure, says)
+
+
+def _bars(rows):
+    """Draw the mean share of the points of every exercise, each title above its bar."""
+    if not rows:
+        return None
+    figure = Figure(figsize=(4.6, 0.5 + 0.48 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    at, shares = np.arange(len(rows)), [100 * row["share"] for row in rows]
+    axes.barh(at, shares, 0.42, color=_BAR)
+    for y, row, share in zip(at, rows, shares, strict=True):
+        title = re.sub(r"^Exercise ", "", row["title"])
+        axes.text(0, y - 0.26, title if len(title) < 56 else f"{title[:54]} …", va="bottom", color=_INK)
+        axes.text(share + 1, y, f"{share:.0f}", va="center", color=_INK)
+    axes.set(xlabel="mean share of the points, in %", xlim=(0, 110), ylim=(len(rows) - 0.6, -0.9))
+    axes.set(yticks=[], xticks=range(0, 101, 25))
+    axes.spines["left"].set_visible(False)
+    says = ", ".join(f"{row['title']}: {share:.0f} %" for row, share in zip(rows, shares, strict=True))
+    return _svg(figure, f"Mean share of the points in each exercise: {says}")
+
+
+def _style():
+    """Return a context in which figures have the course's style, and colours that the page replaces by its own."""
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    own = {"svg.fonttype": "none", "text.parse_math": False, "grid.color": _LINE, "font.size": 10}
+    return matplotlib.rc_context(fname=STYLE_FILE, rc=own | dict.fromkeys(inks, _INK) | dict.fromkeys(clear, "none"))
+
+
+def _svg(figure, says):
+    """Return a figure as an element of the page, with `says` for who cannot see it."""
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": says}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    svg = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
+    _, _, svg = svg.partition("<svg ")
+    box = re.search(r'viewBox="[^"]*"', svg)[0]
+    svg = svg.partition(">")[2]
+    referenced = set(re.findall(r"#(\w+)", svg))
+    svg = re.sub(r' id="(\w+)"', lambda at: at[0] if at[1] in referenced else "", svg)
+    for drawn, colour in _COLOURS.items():
+        svg = svg.replace(drawn, colour)
+    return Markup('<svg role="img" aria-label="{}" {}>').format(says, Markup(box)) + Markup(svg)

@@ -1,0 +1,91 @@
+"""What became of a submission: found among the stored results, or worked out at a desk."""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbformat import NotebookNode, from_dict
+from nbgrader.utils import is_grade, is_solution
+
+from coursegrader.cells import Cell
+from coursegrader.desk import ROOT, Desk
+from coursegrader.files import write_whole
+
+PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
+# What runs a submission; the rest of this package collects, records and shows
+EXECUTION = ["box", "cells", "channel", "desk", "examiner", "limits", "plain", "sandbox", "seccomp"]
+DEPENDS_ON = [f"coursegrader/{name}.py" for name in EXECUTION]
+DEPENDS_ON += ["coursegrader/system_calls.txt", "mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock"]
+
+
+def cells_of(notebook: NotebookNode) -> list[Cell]:
+    """Return the code cells of a notebook that is ready to be graded."""
+    return [Cell(cell.source, grade_id(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def grade_id(cell):
+    """Return the grade_id of a test cell; None for every other cell."""
+    return cell.metadata.nbgrader.grade_id if is_grade(cell) and not is_solution(cell) else None
+
+
+def write_outputs(notebook: NotebookNode, result: dict) -> None:
+    """Put the outputs of a result into the cells of its notebook, and the rest into the notebook's metadata."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for number, (cell, outputs) in enumerate(zip(cells, result["outputs"], strict=True), start=1):
+        cell.outputs = [from_dict(output) for output in outputs]
+        cell.execution_count = number
+    notebook.metadata.setdefault("mlcourse", {})
+    notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
+
+
+class Results:
+    """The results of a course, stored by what they depend on.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    desk : Desk
+    """
+
+    def __init__(self, root: Path, desk: Desk):
+        self.folder, self.desk = Path(root) / "_build" / "graded", desk
+
+    def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
+        """Return the stored result of a notebook with these words of the secret, or None."""
+        try:
+            return json.loads(self._path(cells, words).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def work_out(self, cells: list[Cell], words: Sequence[int]) -> dict:
+        """Run a notebook at the desk and store the result."""
+        return self.store(cells, words, self.desk.grade(cells, words))
+
+    def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
+        """Store a result and return it. One that a limit of time decided is not stored: a second run may differ."""
+        if not result["late"]:
+            write_whole(self._path(cells, words), json.dumps(result))
+        return result
+
+    def _path(self, cells, words):
+        text = json.dumps([list(words), *((cell.source, cell.grade_id) for cell in cells)])
+        key = hashlib.sha256((circumstances() + text).encode("utf-8", "surrogatepass")).hexdigest()
+        return self.folder / f"{key}.json"
+
+
+@functools.cache
+def circumstances() -> str:
+    """Return a hash of what a result depends on beside the notebook: code that runs it, helper, data, packages."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in PACKAGES:
+        digest.update(f"{name} {importlib.metadata.version(name)}".encode())
+    for pattern in DEPENDS_ON:
+        for path in sorted(ROOT.glob(pattern)):
+            if path.is_file():
+                digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()

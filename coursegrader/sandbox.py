@@ -1,0 +1,236 @@
+"""The sandbox of one process: namespaces, an empty file system to write to, no privileges, limits, few system calls.
+
+Two servers run inside bubblewrap, and fork a process for each submission: `coursegrader.box` for the student's
+code, `coursegrader.examiner` for the tests. Each of these processes gets a sandbox of its own here, before it reads
+anything of a submission.
+"""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import stat
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+from coursegrader import seccomp
+
+SCRATCH = "/scratch"
+SCRATCH_BYTES = 64 * 2**20
+MEMORY_BYTES = 4 * 2**30
+PROCESSES = 64
+CPU_SECONDS = 600
+FILES = 64
+MOST_DESCRIPTORS = 65536
+KILLED, FAILED = 3, 4  # exit codes
+USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 0x40000
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
+KEYCTL_JOIN_SESSION_KEYRING = 1
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Walls:
+    """What a sandbox is made of, prepared once by the server that forks.
+
+    Parameters
+    ----------
+    writable : bool
+        Whether the process may write to its empty folders, and start other processes.
+    """
+
+    def __init__(self, writable: bool):
+        self.writable = writable
+        self.filter, self.keyctl = seccomp.program(), seccomp.number_of("keyctl")
+
+
+def requests(control: socket.socket, count: int) -> Iterator[tuple[bytes, int, list[int]]]:
+    """Yield what comes over `control` until the other side ends: a letter, the number of a core, file descriptors."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 3, count)
+        if not message:
+            return
+        yield message[:1], int.from_bytes(message[1:]), descriptors
+
+
+def stay_on(core: int) -> None:
+    """Let this process, and whatever it starts, run on one core alone. In a sandbox nothing can change that."""
+    with contextlib.suppress(OSError, AttributeError):  # on macOS and Windows there is no such function
+        os.sched_setaffinity(0, {core})
+
+
+def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, str], walls: Walls | None) -> None:
+    """Do the work for one submission in a sandbox of its own; never return.
+
+    The sandbox ends with the work, and when the other end of the first descriptor, a socket, is closed: then every
+    process in it is ended. The exit code of this process is 0, `KILLED` if somebody outside has killed the work, or
+    `FAILED` if there was no sandbox to begin it in.
+
+    Parameters
+    ----------
+    work : callable
+        Takes the descriptors.
+    descriptors : list of int
+        What the work needs. Every other open file is closed.
+    files : dict
+        The `ordinary_files` that libraries have opened.
+    walls : Walls or None
+        None lets the work do all that this user may do.
+    """
+    try:
+        keep_only(descriptors, files)
+        if walls is not None:
+            check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET))
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            if walls is not None:
+                close_walls(walls)
+            if hasattr(libc, "prctl"):
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if walls is not None:
+                seccomp.load(walls.filter)
+            os.write(writer, b"closed")
+            os.close(writer)
+            work(*descriptors)
+            os._exit(0)
+        os.close(writer)
+        if not os.read(reader, 6):
+            _, status = os.waitpid(child, 0)
+            os._exit(KILLED if os.WIFSIGNALED(status) else FAILED)
+        over, ends = os.pidfd_open(child), select.poll()
+        ends.register(over, select.POLLIN)
+        ends.register(descriptors[0], select.POLLRDHUP)
+        ended = over in dict(ends.poll())
+        # It is the first process of its namespace: whatever it has started ends with it
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        # For the same reason nobody inside can kill it
+        os._exit(KILLED if ended and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(FAILED)
+
+
+def outcome(child: int) -> bytes:
+    """Wait for a process that does its work under `guard`, and return what to tell the server of it."""
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return b"over!" if code == 0 else b"fail!" if code == FAILED else b"kill!"
+
+
+def ordinary_files() -> dict[int, str]:
+    """Return the paths of all ordinary files that are open, by descriptor: libraries keep fonts and tables open.
+
+    There is no ``/proc`` that knew them, so they are looked for where Python and its packages are.
+    """
+    wanted = {}
+    for descriptor in range(3, MOST_DESCRIPTORS):
+        with contextlib.suppress(OSError):
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                wanted.setdefault((status.st_dev, status.st_ino), []).append(descriptor)
+    found = {}
+    for folder, _, names in itertools.chain.from_iterable(
+        map(os.walk, {sys.prefix, sys.base_prefix} if wanted else ())
+    ):
+        for name in names:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                status = os.lstat(path)
+                found |= dict.fromkeys(wanted.pop((status.st_dev, status.st_ino), []), path)
+        if not wanted:
+            break
+    return found
+
+
+def keep_only(descriptors, files):
+    """Close all files but the standard ones and these descriptors, and open the ordinary files of libraries anew.
+
+    What was open before is shared with all other submissions: its place in the file, and locks on it.
+    """
+    kept = sorted({*range(3), *descriptors, *files})
+    for before, after in itertools.pairwise([*kept, MOST_DESCRIPTORS]):
+        os.closerange(before + 1, after)
+    for descriptor, path in files.items():
+        anew = os.open(path, os.O_RDONLY)
+        os.dup2(anew, descriptor, inheritable=False)
+        os.close(anew)
+
+
+def close_walls(walls):
+    """Give this process empty folders, no privileges, no keys and limits."""
+    mount("none", "/", None, MS_REC | MS_PRIVATE, "")
+    # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
+    mount("/", SCRATCH, None, MS_BIND | MS_REC, "")
+    os.chroot(SCRATCH)
+    # Its owner, who may be this user, could leave something in the dates and modes of the terminals
+    mount("tmpfs", "/dev/pts", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=755")
+    # Its memory, mapped by several, counts for no process
+    mount("/dev/null", "/dev/zero", None, MS_BIND, "")
+    flags = MS_NOSUID | MS_NODEV | (0 if walls.writable else MS_RDONLY)
+    for folder in (SCRATCH, "/dev/shm", "/config"):
+        mount("tmpfs", folder, "tmpfs", flags, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
+    os.chdir(SCRATCH)
+    os.setsid()
+    libc.syscall(walls.keyctl, KEYCTL_JOIN_SESSION_KEYRING, None)
+    for capability in range(64):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if os.getuid() == 0:
+        # A user of its own: the kernel counts processes, and keeps keys, for each user
+        user = random.SystemRandom().choice(USERS)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    for limit, value in [
+        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_NPROC, PROCESSES if walls.writable else 0),
+        (resource.RLIMIT_CPU, CPU_SECONDS),
+        (resource.RLIMIT_FSIZE, SCRATCH_BYTES if walls.writable else 0),
+        (resource.RLIMIT_NOFILE, FILES),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 64),
+        (resource.RLIMIT_CORE, 0),
+    ]:
+        resource.setrlimit(limit, (value, value))
+
+
+def silence():
+    """Let what is written past Python go nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def mount(source, target, kind, flags, options):
+    """Call mount(2), or raise the OSError that it reports."""
+    check(libc.mount(*(text and text.encode() for text in (source, target, kind)), flags, options.encode()))
+
+
+def prctl(option, value):
+    """Call prctl(2), or raise the OSError that it reports."""
+    check(libc.prctl(option, value, 0, 0, 0))
+
+
+def check(result):
+    """Raise the error of a C function that did not return 0."""
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))

@@ -1,0 +1,614 @@
+"""Check what a student hands in, and repair what can be repaired, before anything of it is graded.
+
+`read_submission` turns any file into a notebook that can be graded: the student's own cells, and between them the
+cells of the lab as its author wrote them. Two lines in ``nbgrader_config.py`` make nbgrader use it::
+
+    c.Autograde.exporter_class = ReadSubmission
+    c.Autograde.pre_convert_hook = before_grading
+"""
+
+import copy
+import json
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbformat import NotebookNode
+from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme, ClearSolutions
+from nbgrader.utils import is_grade, is_solution, parse_utc
+
+from coursegrader import GradingError
+from coursegrader.files import kind_of, read_ordinary
+from coursegrader.reading import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
+
+MAX_BYTES = 20 * 2**20
+MAX_CELLS = 5000
+MAX_NOTEBOOKS = 100  # that are looked into if none has the name of the lab
+MAX_CHARACTERS = 500_000  # in all cells: what more an instructor is to read would take minutes to show
+MAX_PICTURES = 200  # in all cells
+MAX_TIMESTAMP_BYTES = 1000
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
+DAY = 24 * 60 * 60
+UNREADABLE = ".unreadable"
+TYPES = ("code", "markdown", "raw")
+NO_CHARACTER = re.compile("[\0\ud800-\udfff]")  # neither Python nor a file in UTF-8 can hold these
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is graded of one student.
+
+    Attributes
+    ----------
+    notebook : nbformat.NotebookNode
+        A valid notebook in format 4 without outputs, with every graded, solution and locked cell of the lab once.
+    repairs : list of str
+        Sentences for the student: what was wrong with the file and what became of it.
+    refused : str or None
+        Why nothing of the file can be graded. Then `notebook` is the released one, which earns no point.
+    """
+
+    notebook: NotebookNode
+    repairs: list[str] = field(default_factory=list)
+    refused: str | None = None
+
+
+class _Refusal(Exception):
+    """The file cannot be graded; the message says why, to the student."""
+
+
+@dataclass(eq=False)
+class _Cell:
+    """All that is kept of a cell that was handed in."""
+
+    type: str
+    text: str
+    id: str | None
+    grade_id: str | None
+    attachments: dict
+
+
+def read_submission(path: Path, source: NotebookNode, released: NotebookNode | None = None) -> Submission:
+    """Read a notebook that a student handed in, whatever it is.
+
+    Outputs and metadata of the student are dropped, since grading makes them anew. The cells of the lab get their
+    places from `source`, the locked ones also their text. The other cells stay where they are.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file. A symbolic link is not followed.
+    source : nbformat.NotebookNode
+        The instructor's notebook of the lab, from `instructor_notebook` or `coursegrader.labs.read_lab`.
+    released : nbformat.NotebookNode, optional
+        What `release_of` makes of it, for whoever reads the submissions of a class.
+
+    Returns
+    -------
+    Submission
+        Its `repairs` say what the student should know; what was merely metadata is put right without a word.
+
+    Raises
+    ------
+    GradingError
+        If the disk does not give the file; never for what is in it.
+    """
+    released, repairs = released or release_of(source), []
+    try:
+        cells = _cells(_document(_bytes(path), repairs), repairs)
+    except _Refusal as reason:
+        return Submission(copy.deepcopy(released), refused=str(reason))
+    return Submission(_repaired(cells, source, released, repairs), repairs)
+
+
+def release_of(source: NotebookNode) -> NotebookNode:
+    """Return an instructor's notebook as students get it: without solutions, hidden tests and mark schemes."""
+    notebook = copy.deepcopy(source)
+    for clear in (ClearSolutions(), ClearHiddenTests(), ClearMarkScheme(enforce_metadata=False)):
+        notebook, _ = clear.preprocess(notebook, {})
+    return notebook
+
+
+def instructor_notebook(root: Path, lab: str) -> NotebookNode:
+    """Return the instructor's notebook of a lab, from ``source/`` in the course folder `root`."""
+    path = root / "source" / lab / f"{lab}.ipynb"
+    try:
+        return nbformat.read(path, as_version=4)
+    except FileNotFoundError:
+        raise GradingError(f"{path}: there is no such lab; run `make labs`, and check the name") from None
+    except (OSError, ValueError) as error:
+        raise GradingError(f"{path}: cannot be read ({error}); run `make labs`") from error
+
+
+# From a file to cells
+
+
+def _bytes(path):
+    """Return the content of a regular file of bearable size."""
+    try:
+        if kind := kind_of(path):
+            raise _Refusal(f"{shown(path.name)} is not a file, but {kind}.")
+        content = read_ordinary(path, MAX_BYTES)
+    except FileNotFoundError:
+        raise _Refusal(f"No notebook {shown(path.name)} was handed in.") from None
+    except OSError as error:
+        raise GradingError(f"{shown(str(path))} cannot be read ({error.strerror}); look at its permissions") from error
+    if content is None:
+        raise _Refusal(f"The file is larger than {MAX_BYTES // 2**20} MB: clear the outputs and hand it in again.")
+    return content
+
+
+def _document(content, repairs):
+    """Return what JSON says, of text in UTF-8 with or without a mark at its beginning, or in UTF-16."""
+    if not content.strip():
+        raise _Refusal("The file is empty.")
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        text, expected = content.decode(encoding), "JSON"
+    except UnicodeDecodeError:
+        text, expected = content.decode(encoding, errors="replace"), "text in UTF-8"
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise _Refusal("The file is not a notebook: it is nested too deeply.") from None
+    except ValueError as error:
+        where = f" from line {error.lineno} on" if isinstance(error, json.JSONDecodeError) else ""
+        raise _Refusal(f"The file is not a notebook: it is not {expected}{where}, perhaps cut off or edited.") from None
+    if expected != "JSON":
+        repairs.append("The file was not text in UTF-8: characters that could not be read are shown as \ufffd.")
+    return document
+
+
+def _cells(document, repairs):
+    """Return the cells of a notebook in format 4, or in format 3 with its worksheets."""
+    given = _inner(document, "cells")
+    if given is None and isinstance(sheets := _inner(document, "worksheets"), list):
+        lists = [cells for sheet in sheets if isinstance(cells := _inner(sheet, "cells"), list)]
+        given = [cell for cells in lists for cell in cells]
+    if not isinstance(given, list):
+        raise _Refusal("The file is not a notebook: it holds no list of cells.")
+    if len(given) > MAX_CELLS:
+        raise _Refusal(f"The notebook has {len(given)} cells, more than the {MAX_CELLS} that are graded.")
+    cells, odd, left, pictures_left = [], {}, MAX_CHARACTERS, MAX_PICTURES
+    for number, one in enumerate(given, start=1):
+        cell, problems = _cell(one)
+        if cell:
+            _shorten(cell, left, problems)
+            left -= min(left, len(cell.text))
+            cell.attachments = _pictures(cell.attachments, pictures_left, problems)
+            pictures_left -= len(cell.attachments)
+            cells.append(cell)
+        for problem in problems:
+            odd.setdefault(problem, []).append(str(number))
+    for problem, numbers in odd.items():
+        repairs.append(f"Cell{'s' * (len(numbers) > 1)} {_first_of(numbers)}: {problem}.")
+    return cells
+
+
+def _cell(given):
+    """Return what is kept of a cell, or None, and what was wrong with it."""
+    if not isinstance(given, dict):
+        return None, ["left out, since it could not be read"]
+    problems = []
+    cell_type = "markdown" if given.get("cell_type") == "heading" else given.get("cell_type")
+    if cell_type not in TYPES:
+        cell_type = "code" if "outputs" in given or "execution_count" in given else "markdown"
+        problems.append(f"without a valid type, taken for {cell_type}")
+    text = given.get("source", given.get("input", ""))  # `input` in format 3
+    if isinstance(text, list) and all(isinstance(line, str) for line in text):
+        text = "".join(text)
+    if not isinstance(text, str):
+        text = ""
+        problems.append("its text could not be read")
+    if NO_CHARACTER.search(text):
+        text = NO_CHARACTER.sub("\ufffd", text)
+        problems.append("it held characters that no program can read; they are shown as \ufffd")
+    if given.get("cell_type") == "heading":  # of format 3, too
+        text = f"# {text}"
+    grade_id = _inner(_inner(given.get("metadata"), "nbgrader"), "grade_id")
+    names = [name if isinstance(name, str) else None for name in (given.get("id"), grade_id)]
+    return _Cell(cell_type, text, *names, given.get("attachments", {})), problems
+
+
+def _shorten(cell, left, problems):
+    """Cut off what nobody reads of a cell that is too long, or that comes when only so many characters are `left`."""
+    most = CODE_CHARACTERS if cell.type == "code" else TEXT_CHARACTERS
+    if len(cell.text) > most:
+        problems.append(f"longer than {most:,} characters, and cut off there: make it shorter and hand it in again")
+    elif len(cell.text) > left:
+        most = left
+        problems.append(
+            f"cut off, since all cells together are longer than {MAX_CHARACTERS:,} characters: make them shorter"
+        )
+    else:
+        return
+    mark = "# " if cell.type == "code" else ""
+    cell.text = f"{cell.text[: min(most, left)]}\n\n{mark}[cut off here, since it is too long]"
+
+
+def _inner(value, key):
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _pictures(attachments, left, problems):
+    """Return the pictures of a cell, for each name its data by type, when only so many of them are `left`."""
+    if not isinstance(attachments, dict):
+        problems.append("its pictures could not be read")
+        return {}
+    if len(attachments) > left:
+        problems.append(f"some of its pictures left out, since no more than {MAX_PICTURES} are shown")
+    pictures = {}
+    for name, given in islice(attachments.items(), left):
+        types = {"": given}
+        if isinstance(given, dict):
+            types = {kind: given[kind] for kind in PICTURE_TYPES if kind in given}
+        if not all(isinstance(text, str) and not NO_CHARACTER.search(text) for text in (name, *types.values())):
+            problems.append("its pictures could not be read")
+            return {}
+        pictures[name] = types
+    return pictures
+
+
+# From cells to a notebook that can be graded
+
+
+def _repaired(cells, source, released, repairs):
+    """Return the notebook made of a student's cells and the lab's."""
+    lab = {_grade_id(cell): cell for cell in source.cells if _grade_id(cell)}
+    given = {_grade_id(cell): cell.source for cell in released.cells if _grade_id(cell)}
+    _recognise(cells, lab)
+    if any(cell.grade_id for cell in cells):
+        cells = _without_copies(cells, lab, given, repairs)
+        _report_changes(cells, lab, given, repairs)
+    else:
+        repairs.append("The notebook held none of the cells of this lab: all have been put back as they were given.")
+    used = {cell.id for cell in lab.values()}
+    nodes = []
+    for cell in _arranged(cells, lab, repairs):
+        name = cell if isinstance(cell, str) else cell.grade_id
+        if name is None:
+            nodes.append(_own_node(cell, used))
+        elif not is_solution(lab[name]):
+            nodes.append(_lab_node(lab[name], lab[name].source))
+        elif name is cell:
+            nodes.append(_lab_node(lab[name], given[name]))
+        else:
+            nodes.append(_lab_node(lab[name], _plain(cell.text), cell.attachments))
+    metadata = copy.deepcopy(source.metadata)
+    return nbformat.v4.new_notebook(nbformat_minor=5, metadata=metadata, cells=nodes)
+
+
+def _grade_id(cell):
+    return cell.metadata.get("nbgrader", {}).get("grade_id")
+
+
+def _recognise(cells, lab):
+    """Forget the grade_id of other labs, and find the cells that lost theirs by their identifier."""
+    for cell in cells:
+        cell.grade_id = cell.grade_id if cell.grade_id in lab else None
+    known = {cell.grade_id for cell in cells}
+    by_id = {cell.id: name for name, cell in lab.items() if name not in known}
+    for cell in cells:
+        cell.grade_id = cell.grade_id or by_id.get(cell.id)
+
+
+def _without_copies(cells, lab, given, repairs):
+    """Let one cell have each grade_id; of the others, keep as ordinary cells those that a student wrote in."""
+    dropped = set()
+    for name, cell in lab.items():
+        copies = [one for one in cells if one.grade_id == name]
+        if len(copies) < 2:
+            continue
+        written = [one for one in copies if not _is_as_given(one, cell, given[name])]
+        if is_solution(cell):
+            kept = (written or copies)[-1]
+            which = "the last one that you changed is graded" if written else "one is left"
+        else:
+            kept = next((one for one in copies if one not in written), copies[0])
+            which = "one is graded"
+        for one in copies:
+            if one is not kept:
+                one.grade_id = None
+                dropped |= set() if one in written else {one}
+        rest = ", and what you wrote in the others is kept in ordinary cells" if set(written) - {kept} else ""
+        repairs.append(f"The {_role(cell)} {name} was there {len(copies)} times: {which}{rest}.")
+    return [cell for cell in cells if cell not in dropped]
+
+
+def _is_as_given(cell, lab_cell, text):
+    """Whether a student left a cell of the lab as it was; who hands in the instructor's version left the tests, too."""
+    texts = (text,) if is_solution(lab_cell) else (text, lab_cell.source)
+    return cell.text.strip() in {one.strip() for one in texts}
+
+
+def _report_changes(cells, lab, given, repairs):
+    """Say which of the lab's cells are missing, changed or of another type."""
+    found = {cell.grade_id: cell for cell in cells if cell.grade_id}
+    missing = [name for name in lab if name not in found]
+    answers = [name for name in missing if is_solution(lab[name])]
+    others = [name for name in missing if name not in answers]
+    retyped = {name for name, cell in found.items() if cell.type != lab[name].cell_type}
+    turned = [name for name in lab if name in retyped and is_solution(lab[name])]
+    changed = [
+        name
+        for name, cell in found.items()
+        if not is_solution(lab[name]) and (name in retyped or not _is_as_given(cell, lab[name], given[name]))
+    ]
+    _report(answers, lab, "{was} missing and {has} been put back without an answer", repairs)
+    _report(others, lab, "{was} missing and {has} been put back", repairs)
+    _report(changed, lab, "{was} changed and {has} been put back as given", repairs)
+    _report(turned, lab, "{was} of another type; the type has been put back and the text kept", repairs)
+
+
+def _report(names, lab, what, repairs):
+    """Add to `repairs` a sentence on some cells of the lab for each role that they have."""
+    for role in dict.fromkeys(_role(lab[name]) for name in names):
+        those = [name for name in names if _role(lab[name]) == role]
+        verbs = {"was": "were", "has": "have"} if len(those) > 1 else {"was": "was", "has": "has"}
+        repairs.append(f"The {role}{'s' * (len(those) > 1)} {_listed(those)} {what.format(**verbs)}.")
+
+
+def _role(cell):
+    return "answer cell" if is_solution(cell) else "check cell" if is_grade(cell) else "given cell"
+
+
+def _listed(names):
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _first_of(names):
+    """List names, of which there may be thousands."""
+    more = [f"{len(names) - 5} more"] if len(names) > 5 else []
+    return _listed(names[:5] + more) if names else ""
+
+
+def _arranged(cells, lab, repairs):
+    """Return the student's cells, and the names of the lab's that are missing, in an order that can be graded.
+
+    The lab's cells that stand in the right order stay; between two of them, those that are missing come first, so
+    that an empty answer does not overwrite one that a student wrote in a cell of their own, and check cells and those
+    that had been moved come last.
+    """
+    found = {cell.grade_id: cell for cell in cells if cell.grade_id}
+    order = list(lab)
+    staying = _in_order(list(found), order, lab)
+    moved = [name for name in order if name in found and name not in staying]
+    _report(moved, lab, "{was} moved and {has} been put back", repairs)
+    before = {name: [] for name in [*staying, None]}
+    after = {name: [] for name in [*staying, None]}
+    previous = None
+    for name in order:
+        if name in staying:
+            previous = name
+        elif name in moved or (is_grade(lab[name]) and not is_solution(lab[name])):
+            after[previous].append(found.get(name, name))
+        else:
+            before[previous].append(name)
+    arranged, last = [*before[None]], None
+    for cell in cells:
+        if cell.grade_id is None:
+            arranged.append(cell)
+        elif cell.grade_id in staying:
+            arranged += [*after[last], cell, *before[cell.grade_id]]
+            last = cell.grade_id
+    return arranged + after[last]
+
+
+def _in_order(names, order, lab):
+    """Return those of `names` that can stay where they are: most answers, then most of the others, in `order`."""
+    best = []  # for each name, the weight of the best selection that ends with it, and the selection
+    for name in names:
+        earlier = [(weight, chosen) for weight, chosen in best if order.index(chosen[-1]) < order.index(name)]
+        weight, chosen = max(earlier, key=lambda one: one[0], default=(0, []))
+        best.append((weight + (len(order) if is_solution(lab[name]) else 1), [*chosen, name]))
+    return max(best, key=lambda one: one[0], default=(0, []))[1]
+
+
+def _lab_node(cell, text, attachments=None):
+    node = copy.deepcopy(cell)
+    node.source = text
+    if attachments and node.cell_type != "code":
+        node.attachments = nbformat.from_dict(attachments)
+    if node.cell_type == "code":
+        node.outputs, node.execution_count = [], None
+    return node
+
+
+def _own_node(cell, used):
+    """Return a cell of the student with an identifier that is valid and not `used`, the same at every reading."""
+    number, name = len(used), cell.id or ""
+    while name in used or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+        name, number = f"cell-{number}", number + 1
+    used.add(name)
+    # Not by nbformat's functions, which validate each cell, and then the notebook again
+    more = {"outputs": [], "execution_count": None} if cell.type == "code" else {}
+    if cell.attachments and cell.type != "code":
+        more = {"attachments": cell.attachments}
+    return nbformat.from_dict({"cell_type": cell.type, "id": name, "metadata": {}, "source": _plain(cell.text), **more})
+
+
+def _plain(text):
+    """Space out the words that mark hidden text: nbgrader stops at them in a cell of a student."""
+    return re.sub(r"(BEGIN|END) (HIDDEN TESTS|MARK SCHEME)", r"\1  \2", text)
+
+
+# The folder around the notebook
+
+
+def find_notebook(folder: Path, lab: str, source: NotebookNode) -> tuple[Path | None, list[str]]:
+    """Return the notebook of a lab in a student's folder, whatever its name, and sentences for the student."""
+    paths = (path for path in folder.iterdir() if path.suffix.lower() == ".ipynb" and not path.name.startswith("."))
+    return choose_notebook(sorted(paths), lab, source)
+
+
+def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[Path | None, list[str]]:
+    """Choose from notebooks that a student handed in the one to grade.
+
+    The exact name of the lab comes first, then any name with that of the lab in it, then any notebook with at least
+    half of the lab's cells, of the first hundred. Among equals, the newest is taken.
+
+    Parameters
+    ----------
+    paths : list of pathlib.Path
+    lab : str
+    source : nbformat.NotebookNode
+        The instructor's notebook.
+
+    Returns
+    -------
+    chosen : pathlib.Path or None
+    repairs : list of str
+        What the student should know about the choice.
+    """
+    exact = [path for path in paths if path.name == f"{lab}.ipynb"]
+    files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+    alike = [path for path in files if lab.lower() in re.sub("[ _]+", "-", path.stem.lower())]
+    candidates = exact or alike or [path for path in files[:MAX_NOTEBOOKS] if _holds(path, source)]
+    names = _first_of([shown(path.name) for path in paths])
+    if not candidates:
+        return None, [f"No notebook of {lab} was found, only {names}."] if paths else []
+    chosen = max(reversed(candidates), key=lambda path: path.lstat().st_mtime)  # of one date, the last
+    repairs = [f"Of the notebooks {names}, {shown(chosen.name)} is graded."] if len(paths) > 1 else []
+    if not exact:
+        repairs.append(f"The notebook was named {shown(chosen.name)}; its name should be {lab}.ipynb.")
+    return chosen, repairs
+
+
+def _holds(path, source):
+    """Whether a file is a notebook with at least half of a lab's cells."""
+    wanted = {_grade_id(cell) for cell in source.cells} - {None}
+    try:
+        cells = _cells(_document(_bytes(path), []), [])
+    except _Refusal:
+        return False
+    return 2 * len(wanted & {cell.grade_id for cell in cells}) >= len(wanted)
+
+
+def shown(name: str) -> str:
+    """Return the name of a file so that a sentence can hold it; of bytes that are no UTF-8, with their numbers."""
+    name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    name = "".join(sign if sign.isprintable() else "\ufffd" for sign in name)
+    return name if len(name) <= 80 else f"{name[:40]}…{name[-30:]}"
+
+
+def left_out(folder: Path) -> list[str]:
+    """Return a sentence on what lies in a student's folder and is not opened, since it is no file or too large."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        status = path.lstat()
+        if path.suffix.lower() == ".ipynb" or stat.S_ISDIR(status.st_mode):
+            continue  # a notebook that cannot be read is refused with the reason
+        kind = kind_of(path) or (f"larger than {MAX_BYTES // 2**20} MB" if status.st_size > MAX_BYTES else "")
+        if kind:
+            found.append(f"{shown(path.name)} ({kind})")
+    return [f"Not opened, since only the notebook is needed: {_first_of(found)}."] if found else []
+
+
+def is_possible(date: float) -> bool:
+    """Whether something can have been handed in at a time, in seconds since 1970; clocks may differ by a day."""
+    return EARLIEST <= date <= time.time() + DAY
+
+
+def is_text(name: str) -> bool:
+    """Whether a name is more than bytes: in the place of those that are no UTF-8, it holds surrogates."""
+    return not re.search("[\ud800-\udfff]", name)
+
+
+def check_timestamp(folder: Path) -> str | None:
+    """Put aside a ``timestamp.txt`` that holds no possible date, at which nbgrader may stop, and say so to the student.
+
+    The file becomes ``timestamp.txt.unreadable``; as long as that stands alone, every call returns the sentence.
+    """
+    path = folder / "timestamp.txt"
+    try:
+        if os.path.lexists(path) and read_timestamp(folder) is None:
+            _set_aside(path)
+        alone = os.path.lexists(f"{path}{UNREADABLE}") and not os.path.lexists(path)
+    except OSError as error:
+        raise GradingError(
+            f"{shown(str(path))} cannot be put aside ({error.strerror}); look at its permissions"
+        ) from error
+    if alone:
+        return (
+            f"{path.name} holds no date between 2000 and today, so the time of handing in is unknown; it is now "
+            f"{path.name}{UNREADABLE}. If the time matters, write it into {path.name} as in 2026-03-02 10:00:00 UTC."
+        )
+    return None
+
+
+def read_timestamp(folder: Path) -> datetime | None:
+    """Return when a folder's ``timestamp.txt`` says that it was handed in; None if that is no possible date."""
+    try:
+        text = read_ordinary(folder / "timestamp.txt", MAX_TIMESTAMP_BYTES).decode("ascii").strip()
+        date = parse_utc(text).replace(tzinfo=UTC)
+        return date if len(text) < 100 and text.isprintable() and is_possible(date.timestamp()) else None
+    except Exception:  # dateutil raises many kinds
+        return None
+
+
+def _set_aside(path):
+    """Give a file another name; of a link or a special file, write down what it was."""
+    target, number = Path(f"{path}{UNREADABLE}"), 1
+    while os.path.lexists(target):
+        target, number = Path(f"{path}{UNREADABLE}-{number + 1}"), number + 1
+    mode = path.lstat().st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        path.rename(target)
+        return
+    what = f"a symbolic link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "a special file"
+    target.write_text(f"{what}\n", encoding="utf-8", errors="replace")
+    path.unlink()
+
+
+# In nbgrader
+
+
+def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
+    """Make the folder of a submission one that nbgrader can grade: its ``pre_convert_hook``.
+
+    A timestamp that is no date is put aside, and so is everything that nbgrader would follow, wait for or fill the disk
+    with if it copied it: links, special files and large ones. Whatever the notebook is called, it is graded under the
+    lab's name.
+    """
+    folder = Path(notebooks[0]).parent
+    check_timestamp(folder)
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in [*folders, *files]):
+            status = path.lstat()
+            ordinary = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES)
+            if path.suffix != ".ipynb" and not ordinary:
+                _set_aside(path)
+    # Of the lab that it was handed in for: `assignment` is what nbgrader was called with, which may be a pattern
+    notebooks[:] = [str(folder / f"{folder.name}.ipynb")]
+
+
+class ReadSubmission(NotebookExporter):
+    """Let nbgrader read what is handed in through `read_submission`: its ``Autograde.exporter_class``.
+
+    The notebook's metadata say under ``mlcourse`` what was found: ``repairs``, a list of sentences for the student, and
+    ``refused``, a sentence or None.
+    """
+
+    def from_filename(self, filename, resources=None, **options):
+        coursedir, path = self.parent.coursedir, Path(filename)
+        ids = resources["nbgrader"]
+        if path.parent != Path(coursedir.format_path(coursedir.submitted_directory, ids["student"], ids["assignment"])):
+            return super().from_filename(filename, resources, **options)
+        source = instructor_notebook(Path(coursedir.root), path.stem)
+        found, repairs = find_notebook(path.parent, path.stem, source)
+        submission = read_submission(found or path, source)
+        repairs += [check_timestamp(path.parent), *submission.repairs]
+        submission.notebook.metadata["mlcourse"] = {
+            "repairs": [sentence for sentence in repairs if sentence],
+            "refused": submission.refused,
+        }
+        resources["metadata"] = {"name": path.stem, "path": str(path.parent)}
+        return self.from_notebook_node(submission.notebook, resources, **options)

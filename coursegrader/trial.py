@@ -1,0 +1,164 @@
+"""Try answers to a lab: run them in the place of the instructor's, and read what every test cell says.
+
+The notebook runs once, in this process and without a kernel. At each solution cell every answer is tried in a forked
+copy of the process, so that it meets the state of a real notebook and leaves nothing behind.
+"""
+
+import ast
+import contextlib
+import io
+import multiprocessing
+import os
+import time
+from multiprocessing.connection import wait
+
+import matplotlib
+import matplotlib.pyplot as plt
+from nbformat import NotebookNode
+from threadpoolctl import threadpool_limits
+
+from coursegrader import GradingError
+from coursegrader.labs import grade_id, grader
+from mlcourse import checks
+
+SECONDS = 10
+TOO_LONG = f"took too long: stopped after {SECONDS} seconds"
+
+
+def solution_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    """Return the solution cells of a lab that hold code, by their grade_id."""
+    return {grade_id(cell): cell for cell in notebook.cells if _is_code(cell) and grader(cell).get("solution")}
+
+
+def test_cells(notebook: NotebookNode, solution: str) -> dict[str, NotebookNode]:
+    """Return the test cells of the exercise whose solution cell has the grade_id `solution`, by their grade_id."""
+    graded = (cell for cell in notebook.cells if _is_code(cell) and grader(cell).get("grade"))
+    return {grade_id(cell): cell for cell in graded if grade_id(cell).startswith(f"{solution}-")}
+
+
+def try_answers(
+    notebook: NotebookNode, answers: dict[str, list[str]], secret: tuple[int, ...] = ()
+) -> dict[str, list[dict[str, str | None]]]:
+    """Try every answer.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        The instructor's version of a lab, from `coursegrader.labs.read_lab`.
+    answers : dict
+        Code of the answers: ``{grade_id of a solution cell: [code, ...]}``.
+    secret : tuple of int
+        The secret of a course, on which the data of hidden tests depend (`mlcourse.checks.rng`).
+
+    Returns
+    -------
+    dict
+        What was said to each answer, in the same order: ``{grade_id of a solution cell: [{grade_id of a test cell:
+        message}, ...]}``, where the message of a test cell that passed is None.
+
+    Raises
+    ------
+    GradingError
+        If the notebook itself cannot be run. Of its test cells that is no error: they may refuse any answer.
+    """
+    matplotlib.use("Agg")
+    checks._secret = tuple(secret)
+    results, state = {}, {"__name__": "__main__"}
+    code = [cell for cell in notebook.cells if _is_code(cell)]
+    solutions = solution_cells(notebook)
+    _import_all(code)
+    with threadpool_limits(1), _silence():
+        for number, cell in enumerate(code):
+            name = grade_id(cell)
+            if name in solutions:
+                tests = test_cells(notebook, name)
+                last = max((code.index(test) for test in tests.values()), default=number)
+                exercise = code[number + 1 : last + 1]
+                results[name] = _try_all(answers.get(name, []), exercise, tests, state)
+            with contextlib.suppress(Exception) if grader(cell).get("grade") else naming(cell):
+                exec(cell.source, state)
+            plt.close("all")
+    return results
+
+
+@contextlib.contextmanager
+def naming(cell: NotebookNode):
+    """Say which cell of the instructor's version is to blame for an error."""
+    try:
+        yield
+    except Exception as error:
+        where = grade_id(cell) or f"the cell that begins with `{cell.source.splitlines()[0]}`"
+        raise GradingError(
+            f"{where}: the instructor's version cannot be run: {type(error).__name__}: {error}: mend it first"
+        ) from error
+
+
+def _import_all(cells):
+    """Load every module that the cells import, once and for all processes."""
+    for cell in cells:
+        with naming(cell):
+            for node in ast.walk(ast.parse(cell.source)):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    exec(ast.unparse(node), {})
+
+
+def _try_all(answers, exercise, tests, state):
+    """Try the answers to one exercise, each in a process of its own and as many at a time as there are cores."""
+    fork = multiprocessing.get_context("fork")
+    waiting, running, results = list(enumerate(answers)), {}, {}
+    while waiting or running:
+        while waiting and len(running) < os.cpu_count():
+            number, code = waiting.pop(0)
+            receiver, sender = fork.Pipe(duplex=False)
+            process = fork.Process(target=_try_one, args=(code, exercise, state, sender), daemon=True)
+            process.start()
+            sender.close()
+            running[receiver] = number, process, time.monotonic() + SECONDS
+        ready = wait(running, timeout=0.1)
+        for receiver, (number, process, deadline) in list(running.items()):
+            if receiver in ready:
+                try:
+                    results[number] = receiver.recv()
+                except EOFError:
+                    results[number] = dict.fromkeys(tests, "the process ended before the last test cell")
+            elif time.monotonic() > deadline:
+                process.kill()
+                results[number] = dict.fromkeys(tests, TOO_LONG)
+            else:
+                continue
+            process.join()
+            receiver.close()
+            del running[receiver]
+    return [results[number] for number in range(len(answers))]
+
+
+def _try_one(code, exercise, state, sender):
+    """Run one answer and the cells of its exercise, and send the message of every test cell."""
+    _run(code, state)
+    messages = {}
+    for cell in exercise:
+        message = _run(cell.source, state)
+        if grader(cell).get("grade"):
+            messages[grade_id(cell)] = message
+    sender.send(messages)
+
+
+def _run(code, state):
+    """Run a cell as Jupyter would; return None, or the name and the message of what it raised."""
+    try:
+        exec(code, state)
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        plt.close("all")
+    return None
+
+
+@contextlib.contextmanager
+def _silence():
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def _is_code(cell):
+    return cell.cell_type == "code"

@@ -1,0 +1,75 @@
+"""The first cell of every notebook that leaves the repository: where it came from, and how it gets what it needs."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import nbformat
+import yaml
+from nbformat import NotebookNode
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+# What chapters and labs import, themselves or through `mlcourse`. Ranges stand in pyproject.toml.
+IMPORTED = (
+    "numpy",
+    "pandas",
+    "geopandas",
+    "matplotlib",
+    "scikit-learn",
+    "myst-nb",
+    "markdown-it-py",
+    "mdit-py-plugins",
+)
+
+SOURCE = """\
+# {title}
+# {path} of version {version}, from {url}
+# Where the course is missing, as on Colab, this cell fetches it and what it needs. Elsewhere it does nothing.
+import importlib.util
+
+if importlib.util.find_spec("mlcourse") is None:
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    course = Path.home() / "{folder}"
+    if not course.exists():
+        address = "{url}"
+        subprocess.run(["git", "clone", "--quiet", "--depth=1", "--branch={branch}", address, course], check=True)
+    packages = {packages}
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+    sys.path.insert(0, str(course))"""
+
+
+def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
+    """Return the cell with which a notebook sets itself up.
+
+    Parameters
+    ----------
+    path : str
+        The notebook's source in the repository, such as ``book/trees-and-forests.md``.
+    root : pathlib.Path
+        The repository of the course, which knows its own address (``_config.yml``) and version (``pyproject.toml``).
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        A code cell that JupyterLab and Colab show folded.
+    """
+    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = config["repository"]
+    listed = [*project["dependencies"], *project["optional-dependencies"]["book"]]
+    ranges = {one.name: str(one) for one in map(Requirement, listed)}
+    source = SOURCE.format(
+        title=config["title"],
+        version=project["version"],
+        path=path,
+        url=repository["url"],
+        branch=repository["branch"],
+        folder=repository["url"].rsplit("/", 1)[1],
+        packages=json.dumps([ranges[name] for name in IMPORTED]),
+    )
+    metadata = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["set-up"]}
+    return nbformat.v4.new_code_cell(source, id="set-up", metadata=metadata)
