@@ -21,7 +21,7 @@ def course(tmp_path, monkeypatch):
     folder = tmp_path / "course"
     shutil.copytree(ROOT / "data", folder / "data")
     (folder / "labs" / "lab-01-trial").mkdir(parents=True)
-    for name in ("pyproject.toml", "requirements.lock"):
+    for name in ("pyproject.toml", "requirements-student.lock"):
         shutil.copy(ROOT / name, folder)
     monkeypatch.chdir(folder)
     for name, path in {"JUPYTER_CONFIG_PATH": "config", "JUPYTER_PATH": "data"}.items():
@@ -68,7 +68,7 @@ def test_an_old_python_can_read_the_doctor_and_is_told(course, monkeypatch):
 def test_a_missing_package_is_named(course, monkeypatch, name):
     monkeypatch.setattr(doctor, "installed", lambda one, real=doctor.installed: None if one == name else real(one))
     problem = found(doctor.check_packages, course)
-    assert f"1 package missing: {name}" in problem and "-r requirements.lock" in problem
+    assert f"1 package missing: {name}" in problem and "-r requirements-student.lock" in problem
 
 
 def test_a_version_that_the_course_does_not_admit_is_named_and_another_one_that_it_admits_is_not(course, monkeypatch):

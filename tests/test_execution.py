@@ -154,9 +154,3 @@ def test_a_cold_run_executes_chapters_and_labs_without_a_cache_and_names_what_fa
     assert "book/page " in table and "source/lab-01-right " in table
     failed = [line.split()[0] for line in table.splitlines() if line.endswith("failed")]
     assert failed == ["source/lab-02-wrong"]
-
-
-def test_a_cold_run_of_a_lab_that_is_not_well_formed_says_so(course):
-    course.pages(page="1 + 1")
-    with pytest.raises(BookError, match="no file lab-"):
-        book.cold(course.root)

@@ -77,7 +77,7 @@ def check_packages(root):
 
     wanted = [Requirement(one) for one in tomllib.loads(read(root / "pyproject.toml", root))["project"]["dependencies"]]
     locked = {}
-    for line in read(root / "requirements.lock", root).replace("\\\n", " ").splitlines():
+    for line in read(root / "requirements-student.lock", root).replace("\\\n", " ").splitlines():
         match = re.match(r"([\w.-]+==[\w.]+)\s*(;[^-]*)?", line)
         if match:
             one = Requirement(match[0])
@@ -281,9 +281,9 @@ def python(arguments):
     return f'"{short}" {arguments}' if " " in str(short) else f"{short} {arguments}"
 
 
-def install(arguments="-m pip install --require-hashes -r requirements.lock"):
+def install(arguments="-m pip install --require-hashes -r requirements-student.lock"):
     """Return what brings in the locked packages, in the folder of the course."""
-    if in_conda() and "requirements.lock" in arguments:
+    if in_conda() and "requirements-student.lock" in arguments:
         return ["conda env update --file environment.yml"]
     return [python(arguments)] if in_environment() else set_up()
 
@@ -294,7 +294,7 @@ def set_up(*note):
         return [
             *note,
             "py -3 -m venv .venv",
-            r".venv\Scripts\python -m pip install --require-hashes -r requirements.lock",
+            r".venv\Scripts\python -m pip install --require-hashes -r requirements-student.lock",
             r".venv\Scripts\python -m pip install --no-deps --editable .",
         ]
     return [*note, "make lab"]
