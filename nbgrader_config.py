@@ -5,7 +5,7 @@ import sys
 
 from traitlets.config import Application
 
-# Else nbgrader says that this file cannot be read and goes on without it, and so without the box for students' code
+# Else nbgrader says that this file cannot be read and goes on without it, and so without the sandbox for students' code
 Application.raise_config_file_errors = True
 
 from nbgrader.converters import GenerateFeedback
@@ -17,10 +17,10 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from coursegrader import reading
+from coursegrader import sanitizer
 from coursegrader.preprocessors import (
     DrawAnew,
-    GradeInBox,
+    GradeInSandbox,
     SayWhatHappened,
     ShowHintsOnly,
     ShowRawAsText,
@@ -51,10 +51,10 @@ c.Autograde.pre_convert_hook = before_grading
 # Nor is what was put aside there copied.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.unreadable*"]
 
-# Students' code runs in a box, and the tests where it cannot reach them.
+# Students' code runs in a sandbox, and the tests where it cannot reach them.
 # The data of hidden tests depend on a secret, in a file that the first grading makes. Keep it with the gradebook.
-c.GradeInBox.secret_file = "secret.json"
-c.Autograde.autograde_preprocessors = [GradeInBox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
+c.GradeInSandbox.secret_file = "secret.json"
+c.Autograde.autograde_preprocessors = [GradeInSandbox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
 c.GenerateFeedback.exporter_class = WriteFeedback
 c.GenerateFeedback.preprocessors = [
@@ -71,14 +71,14 @@ c.GenerateFeedback.preprocessors = [
 # harmless already, so that nothing is left for the second.
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
-    "markdown2html": reading.markdown,
+    "markdown2html": sanitizer.markdown,
     "strip_files_prefix": str.strip,
-    "clean_html": reading.clean,
-    "highlight_code": reading.highlighted,
-    "mathjax_itself": reading.mathjax,
-    "csp_hash": reading.csp_hash,
+    "clean_html": sanitizer.clean,
+    "highlight_code": sanitizer.highlighted,
+    "mathjax_itself": sanitizer.mathjax,
+    "csp_hash": sanitizer.csp_hash,
 }
 c.HTMLExporter.preprocessors = [ShowRawAsText, ShowWithinLimits]
 
 # In the head of both pages, where nbgrader's templates load MathJax, stands the course's own: nbconvert looks there.
-os.environ["JUPYTER_PATH"] = os.pathsep.join([reading.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])
+os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

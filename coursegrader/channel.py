@@ -4,7 +4,7 @@ import socket
 import struct
 import time
 
-from coursegrader.cells import Malformed
+from coursegrader.protocol import Malformed
 
 MAX_BYTES = 64 * 2**20
 
@@ -42,7 +42,7 @@ def receive(connection: socket.socket, deadline: float | None = None, most: int 
     Raises
     ------
     Closed, TooLate
-    coursegrader.cells.Malformed
+    coursegrader.protocol.Malformed
         If the message is longer than any that is allowed.
     """
     (size,) = struct.unpack("<Q", _read(connection, 8, deadline))
@@ -56,7 +56,7 @@ def first(data: bytearray, most: int) -> bytes | None:
 
     Raises
     ------
-    coursegrader.cells.Malformed
+    coursegrader.protocol.Malformed
         If it has more than `most` bytes.
     """
     if len(data) < 8:

@@ -241,9 +241,9 @@ def audit(options):
 
 def installation():
     """Return a sentence on the grading for ``mlcourse doctor``."""
-    from coursegrader import desk, limits
+    from coursegrader import limits, worker
 
-    lack = desk.missing()
+    lack = worker.missing()
     return f"no grading here, which only instructors need: {lack}" if lack else f"grading with {limits.sentence()}"
 
 

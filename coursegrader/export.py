@@ -9,7 +9,7 @@ from nbgrader.api import Gradebook, Student
 
 from coursegrader import GradingError
 from coursegrader.files import write_whole
-from coursegrader.marks import one_line, read_marks
+from coursegrader.scores import one_line, read_scores
 
 STYLES = ("spreadsheet", "moodle", "canvas")
 IDENTIFIERS = ("Email address", "ID number", "Username")
@@ -104,7 +104,7 @@ def _refuse_unfinished(labs, gradebook):
     """Refuse a class in which written answers wait for a person, or submissions for the grader."""
     parts = []
     for lab in labs:
-        marks = read_marks(lab, gradebook)
+        marks = read_scores(lab, gradebook)
         answers = int((marks.written & marks.waiting).sum())
         submissions = marks[~marks.written & marks.waiting].student.nunique()
         if answers:

@@ -24,8 +24,6 @@ from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solut
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from coursegrader import GradingError
-from coursegrader.cells import Cell, Result, failure
-from coursegrader.desk import Desk, DeskEnded
 from coursegrader.files import (
     MAKE_ROOM,
     CannotWrite,
@@ -36,7 +34,8 @@ from coursegrader.files import (
     write_whole,
 )
 from coursegrader.labs import nbgrader_config
-from coursegrader.results import Results, cells_of, circumstances, write_outputs
+from coursegrader.protocol import Cell, NotebookResult, failure
+from coursegrader.result_cache import ResultCache, cells_of, environment_fingerprint, write_outputs
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
     MAX_BYTES,
@@ -49,6 +48,7 @@ from coursegrader.submissions import (
     release_of,
     shown,
 )
+from coursegrader.worker import Worker, WorkerEnded
 
 WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few enough to keep memory flat
 
@@ -110,7 +110,7 @@ def grade_class(
     workers : int, optional
         How many notebooks run at a time; by default as many as there are cores.
     sandbox : bool
-        False runs students' code without a box.
+        False runs students' code without a sandbox.
     again : bool
         Run also what has been run before.
     draw : int, optional
@@ -124,7 +124,7 @@ def grade_class(
     Raises
     ------
     GradingError
-        If there is nothing to grade, no box to grade it in, no room to write to, or if another grading is running.
+        If there is nothing to grade, no sandbox to grade it in, no room to write to, or if another grading is running.
     """
     with one_at_a_time(root):
         return _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress)
@@ -143,7 +143,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress):
     places = pool(workers, sandbox, scheduler, cells_of(source), expected)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
-        stored = Results(root, None)
+        stored = ResultCache(root, None)
         running = {}
 
         def finish(prepared, result):
@@ -175,7 +175,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress):
                 for future in done:
                     prepared = running.pop(future)
                     if isinstance(error := future.exception(), GradingError):
-                        raise error  # of the desk, not of the student
+                        raise error  # of the worker, not of the student
                     with trying(prepared.student):
                         finish(prepared, stored.store(prepared.cells, prepared.words, future.result()))
                     progress(summary.done, everybody)
@@ -324,7 +324,7 @@ class Index:
             same = isinstance(before, dict) and before.get("handed_in") == handed_in
             draw = before["draw"] if same else secret.draw(lab)
         source = fingerprint([root / "source" / lab / f"{lab}.ipynb"])
-        rest = hashlib.sha256(f"{circumstances()} {source} {secret.words(lab, draw)}".encode()).hexdigest()
+        rest = hashlib.sha256(f"{environment_fingerprint()} {source} {secret.words(lab, draw)}".encode()).hexdigest()
         return {"handed_in": handed_in, "draw": draw, "rest": rest}
 
     def get(self, student):
@@ -345,8 +345,8 @@ class Recorder:
 
     def __init__(self, gradebook, config, lab, root, index):
         self.gradebook, self.config, self.lab, self.root, self.index = gradebook, config, lab, root, index
-        # The only writer need not read again what it has written, nor for every submission the cells of the lab, of
-        # which the session keeps no more than is held somewhere
+        # We are the only writer: do not expire objects on commit, and keep the cells of the lab, of which the session
+        # holds no more than is referenced elsewhere
         gradebook.db().expire_on_commit = False
         self.notebook = gradebook.find_notebook(lab, lab)
         self.cells = [*self.notebook.grade_cells, *self.notebook.solution_cells, *self.notebook.task_cells]
@@ -448,21 +448,21 @@ def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Cal
     """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
     if scheduler is None:
         workers = workers or len(os.sched_getaffinity(0))
-        desks = queue.SimpleQueue()
+        idle = queue.SimpleQueue()
         cores = sorted(os.sched_getaffinity(0))
         every = [
-            Desk(sandbox, reference, expected // workers, core)
+            Worker(sandbox, reference, expected // workers, core)
             for core in itertools.islice(itertools.cycle(cores), workers)
         ]
-        for desk in every:
-            desks.put(desk)
+        for worker in every:
+            idle.put(worker)
         executor = concurrent.futures.ThreadPoolExecutor(workers)
         try:
-            yield lambda *what: executor.submit(_run_here, desks, *what), workers
+            yield lambda *what: executor.submit(_run_here, idle, *what), workers
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            for desk in every:
-                desk.kill() if sys.exc_info()[0] else desk.close()
+            for worker in every:
+                worker.kill() if sys.exc_info()[0] else worker.close()
         return
     try:
         from distributed import Client
@@ -478,29 +478,29 @@ def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Cal
         yield lambda cells, words: executor.submit(run_there, list(map(asdict, cells)), words, there, sandbox), width
 
 
-def _run_here(desks, cells, words):
-    desk = desks.get()
+def _run_here(idle, cells, words):
+    worker = idle.get()
     try:
-        return run(desk, cells, words)
+        return run(worker, cells, words)
     finally:
-        desks.put(desk)
+        idle.put(worker)
 
 
 def run_there(cells: list[dict], words: Sequence[int], reference: list[dict], sandbox: bool) -> dict:
-    """Run a notebook on a worker of a cluster, at its one desk, which serves all labs."""
-    from coursegrader.preprocessors import the_desk
+    """Run a notebook in a process of a Dask cluster, on the one worker of that process, which serves all labs."""
+    from coursegrader.preprocessors import the_worker
 
-    desk = the_desk(sandbox)
-    desk.reference = [Cell(**cell) for cell in reference]
-    return run(desk, [Cell(**cell) for cell in cells], words)
+    worker = the_worker(sandbox)
+    worker.reference = [Cell(**cell) for cell in reference]
+    return run(worker, [Cell(**cell) for cell in cells], words)
 
 
-def run(desk: Desk, cells: list[Cell], words: Sequence[int]) -> dict:
-    """Run a notebook; if that ends the desk itself twice, every test of it has failed."""
+def run(worker: Worker, cells: list[Cell], words: Sequence[int]) -> dict:
+    """Run a notebook; if that ends the worker itself twice, every test of it has failed."""
     for _ in range(2):
         try:
-            return desk.grade(cells, words)
-        except DeskEnded:
+            return worker.grade(cells, words)
+        except WorkerEnded:
             continue
     message = "not run, since this notebook ended the grading process twice."
-    return asdict(Result([[failure(message)] if cell.grade_id else [] for cell in cells], stopped=message))
+    return asdict(NotebookResult([[failure(message)] if cell.grade_id else [] for cell in cells], stopped=message))

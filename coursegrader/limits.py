@@ -7,7 +7,7 @@ Limits of a single process do not add up: twenty processes may each take as much
 - The `Supervisor`, everywhere: it adds up what the processes of a submission hold, shared memory included, a few times
   a second, and ends them when it is too much.
 
-No submission can leave the one core that it was given (`coursegrader.desk`), whatever it starts.
+No submission can leave the one core that it was given (`coursegrader.worker`), whatever it starts.
 """
 
 import contextlib

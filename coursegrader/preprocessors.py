@@ -14,11 +14,11 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Bool, Unicode
 
-from coursegrader import reading
-from coursegrader.desk import Desk
-from coursegrader.results import Results, cells_of, write_outputs
+from coursegrader import sanitizer
+from coursegrader.result_cache import ResultCache, cells_of, write_outputs
 from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
+from coursegrader.worker import Worker
 
 OUTPUT_CHARACTERS = 100_000  # of a text that a cell shows
 PAGE_CHARACTERS = 1_000_000  # of all that the cells of a notebook show, but for pictures
@@ -27,22 +27,22 @@ WITHOUT_TEXT = re.compile(r"<img\b(?![^>]*\salt=)")
 NO_TEXT = "No description has been provided for this image"
 
 
-class GradeInBox(NbGraderPreprocessor):
-    """Run the student's cells in a box and the test cells outside, in place of nbgrader's own `Execute`."""
+class GradeInSandbox(NbGraderPreprocessor):
+    """Run the student's cells in a sandbox and the test cells outside, in place of nbgrader's own `Execute`."""
 
-    sandbox = Bool(True, help="Whether students' code runs in a box").tag(config=True)
+    sandbox = Bool(True, help="Whether students' code runs in a sandbox").tag(config=True)
     secret_file = Unicode(FILE, help="The file with the secret on which the data of hidden tests depend").tag(
         config=True
     )
 
     def preprocess(self, nb, resources):
-        root, desk, cells = Path(self.coursedir_root), the_desk(self.sandbox), cells_of(nb)
+        root, worker, cells = Path(self.coursedir_root), the_worker(self.sandbox), cells_of(nb)
         lab, secret = resources["nbgrader"]["assignment"], secret_of(self.config)
         draw = secret.draw(lab)
-        words, results = secret.words(lab, draw), Results(root, desk)
+        words, results = secret.words(lab, draw), ResultCache(root, worker)
         result = results.find(cells, words)
         if result is None:
-            desk.reference = cells_of(instructor_notebook(root, lab))
+            worker.reference = cells_of(instructor_notebook(root, lab))
             result = results.work_out(cells, words)
         write_outputs(nb, result)
         nb.metadata.mlcourse["draw"] = draw
@@ -54,11 +54,11 @@ class GradeInBox(NbGraderPreprocessor):
 
 
 @functools.cache
-def the_desk(sandbox):
-    """Return the one desk of this process."""
-    desk = Desk(sandbox)
-    atexit.register(desk.close)
-    return desk
+def the_worker(sandbox):
+    """Return the one worker of this process."""
+    worker = Worker(sandbox)
+    atexit.register(worker.close)
+    return worker
 
 
 class ShowHintsOnly(NbGraderPreprocessor):
@@ -116,21 +116,22 @@ class ShowWithinLimits(NbGraderPreprocessor):
     def fit_display(self, data):
         page = data.get("text/html", "")
         # What scikit-learn shows of a model is nothing but its text without the styles and the switches
-        if len(page) > min(reading.HTML_CHARACTERS, self.left) or "sk-top-container" in page:
+        if len(page) > min(sanitizer.HTML_CHARACTERS, self.left) or "sk-top-container" in page:
             del data["text/html"]
             data.setdefault("text/plain", "[a table or the like that is too long to be shown]")
         for kind in [kind for kind in data if kind.startswith("text/")]:
-            data[kind] = self.fitted(data[kind], reading.HTML_CHARACTERS if kind == "text/html" else OUTPUT_CHARACTERS)
+            most = sanitizer.HTML_CHARACTERS if kind == "text/html" else OUTPUT_CHARACTERS
+            data[kind] = self.fitted(data[kind], most)
 
     def fitted(self, text, most=OUTPUT_CHARACTERS):
         """Return as much of a text as there is room for."""
-        text = reading.shortened(text, min(most, self.left))
+        text = sanitizer.shortened(text, min(most, self.left))
         self.left = max(0, self.left - len(text))
         return strip_ansi(text) if text.count("\x1b") > ANSI_CODES else text
 
 
 class ShowRawAsText(NbGraderPreprocessor):
-    """Show a raw cell as Jupyter does, as plain text: nbconvert would put it on the page outside of any box."""
+    """Show a raw cell as Jupyter does, as plain text: nbconvert would put it on the page outside of any frame."""
 
     def preprocess_cell(self, cell, resources, index):
         if cell.cell_type == "raw":

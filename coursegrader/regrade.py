@@ -6,7 +6,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from coursegrader.labs import ROOT
-from coursegrader.marks import one_line, read_autograded, read_marks
+from coursegrader.scores import one_line, read_autograded, read_scores
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def snapshot(lab: str, gradebook: Gradebook, root: Path = ROOT) -> dict[str, dic
         If the gradebook has no such lab.
     """
     result = {}
-    for student, marks in read_marks(lab, gradebook).groupby("student"):
+    for student, marks in read_scores(lab, gradebook).groupby("student"):
         autograded = read_autograded(lab, student, root)
         hints = autograded.hints if autograded else {}
         result[student] = {one.grade_id: (one.score, hints.get(one.grade_id)) for one in marks.itertuples()}

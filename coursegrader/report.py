@@ -17,7 +17,7 @@ from nbgrader.api import Gradebook
 
 from coursegrader import GradingError
 from coursegrader.files import write_whole
-from coursegrader.marks import joined, read_autograded, read_marks
+from coursegrader.scores import joined, read_autograded, read_scores
 from coursegrader.similarity import similar_pairs
 from coursegrader.submissions import shown
 from mlcourse.plotting import STYLE_FILE
@@ -61,7 +61,7 @@ def write_report(
     GradingError
         If the gradebook does not know the lab or nothing was graded.
     """
-    marks = read_marks(lab, gradebook)
+    marks = read_scores(lab, gradebook)
     if marks.empty:
         raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
     title, sections = _sections(lab, root)

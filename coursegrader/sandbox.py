@@ -1,7 +1,7 @@
 """The sandbox of one process: namespaces, an empty file system to write to, no privileges, limits, few system calls.
 
-Two servers run inside bubblewrap, and fork a process for each submission: `coursegrader.box` for the student's
-code, `coursegrader.examiner` for the tests. Each of these processes gets a sandbox of its own here, before it reads
+Two servers run inside bubblewrap and fork a process for each submission: `coursegrader.student_runner` for students'
+code, `coursegrader.test_runner` for the tests. Each of these processes gets a sandbox of its own here, before it reads
 anything of a submission.
 """
 
@@ -40,7 +40,7 @@ KEYCTL_JOIN_SESSION_KEYRING = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Walls:
+class Profile:
     """What a sandbox is made of, prepared once by the server that forks.
 
     Parameters
@@ -69,7 +69,9 @@ def stay_on(core: int) -> None:
         os.sched_setaffinity(0, {core})
 
 
-def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, str], walls: Walls | None) -> None:
+def run_sandboxed(
+    work: Callable[..., None], descriptors: list[int], files: dict[int, str], profile: Profile | None
+) -> None:
     """Do the work for one submission in a sandbox of its own; never return.
 
     The sandbox ends with the work, and when the other end of the first descriptor, a socket, is closed: then every
@@ -84,23 +86,23 @@ def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, st
         What the work needs. Every other open file is closed.
     files : dict
         The `ordinary_files` that libraries have opened.
-    walls : Walls or None
+    profile : Profile or None
         None lets the work do all that this user may do.
     """
     try:
         keep_only(descriptors, files)
-        if walls is not None:
+        if profile is not None:
             check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET))
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            if walls is not None:
-                close_walls(walls)
+            if profile is not None:
+                enter(profile)
             if hasattr(libc, "prctl"):
                 prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if walls is not None:
-                seccomp.load(walls.filter)
+            if profile is not None:
+                seccomp.load(profile.filter)
             os.write(writer, b"closed")
             os.close(writer)
             work(*descriptors)
@@ -125,7 +127,7 @@ def guard(work: Callable[..., None], descriptors: list[int], files: dict[int, st
 
 
 def outcome(child: int) -> bytes:
-    """Wait for a process that does its work under `guard`, and return what to tell the server of it."""
+    """Wait for a process that does its work under `run_sandboxed`, and return what to tell the server of it."""
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return b"over!" if code == 0 else b"fail!" if code == FAILED else b"kill!"
@@ -170,7 +172,7 @@ def keep_only(descriptors, files):
         os.close(anew)
 
 
-def close_walls(walls):
+def enter(profile):
     """Give this process empty folders, no privileges, no keys and limits."""
     mount("none", "/", None, MS_REC | MS_PRIVATE, "")
     # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
@@ -180,12 +182,12 @@ def close_walls(walls):
     mount("tmpfs", "/dev/pts", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=755")
     # Its memory, mapped by several, counts for no process
     mount("/dev/null", "/dev/zero", None, MS_BIND, "")
-    flags = MS_NOSUID | MS_NODEV | (0 if walls.writable else MS_RDONLY)
+    flags = MS_NOSUID | MS_NODEV | (0 if profile.writable else MS_RDONLY)
     for folder in (SCRATCH, "/dev/shm", "/config"):
         mount("tmpfs", folder, "tmpfs", flags, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")
     os.chdir(SCRATCH)
     os.setsid()
-    libc.syscall(walls.keyctl, KEYCTL_JOIN_SESSION_KEYRING, None)
+    libc.syscall(profile.keyctl, KEYCTL_JOIN_SESSION_KEYRING, None)
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if os.getuid() == 0:
@@ -199,9 +201,9 @@ def close_walls(walls):
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for limit, value in [
         (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_NPROC, PROCESSES if walls.writable else 0),
+        (resource.RLIMIT_NPROC, PROCESSES if profile.writable else 0),
         (resource.RLIMIT_CPU, CPU_SECONDS),
-        (resource.RLIMIT_FSIZE, SCRATCH_BYTES if walls.writable else 0),
+        (resource.RLIMIT_FSIZE, SCRATCH_BYTES if profile.writable else 0),
         (resource.RLIMIT_NOFILE, FILES),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),

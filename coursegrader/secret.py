@@ -88,7 +88,7 @@ class Secret:
 def secret_of(config: Config) -> Secret:
     """Return the secret of the course that a configuration of nbgrader belongs to.
 
-    Its file is ``c.GradeInBox.secret_file``, in the folder of the course if that is no absolute path.
+    Its file is ``c.GradeInSandbox.secret_file``, in the folder of the course if that is no absolute path.
     """
     root = Path(config.CourseDirectory.get("root", "."))
-    return Secret(root / config.GradeInBox.get("secret_file", FILE))
+    return Secret(root / config.GradeInSandbox.get("secret_file", FILE))

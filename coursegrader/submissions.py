@@ -26,7 +26,7 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 
 from coursegrader import GradingError
 from coursegrader.files import kind_of, read_ordinary
-from coursegrader.reading import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
+from coursegrader.sanitizer import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000

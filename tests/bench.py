@@ -21,10 +21,10 @@ import yaml
 from distributed import LocalCluster
 
 from course import Lab, make_course
-from coursegrader.desk import FEW, Desk
 from coursegrader.grade import grade_class
 from coursegrader.labs import grade_id
-from coursegrader.results import cells_of
+from coursegrader.result_cache import cells_of
+from coursegrader.worker import FEW, Worker
 from paths import ROOT
 
 LABS = ["lab-01-toy-regression", "lab-04-digits-classification"]
@@ -63,7 +63,7 @@ def bench(lab, options):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         row(lab, options.sizes[-1], "Dask, 2", plain, scheduler=cluster.scheduler_address)
     own, whole = overhead(lab)
-    print(f"  without the start of a desk: {whole:.2f} s for one, of which {own:.2f} s are the student's cells")
+    print(f"  without the start of a worker: {whole:.2f} s for one, of which {own:.2f} s are the student's cells")
     print(f"  memory: at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f} MB in this process")
 
 
@@ -123,18 +123,18 @@ def plain_nbgrader(lab):
 
 
 def overhead(lab):
-    """Return the seconds of the student's cells alone, and of the whole notebook, at a desk that runs already."""
+    """Return the seconds of the student's cells alone, and of the whole notebook, at a worker that runs already."""
     cells = cells_of(lab.submitted["perfect"])
     tests = {cell.metadata.nbgrader.grade_id: cell for cell in lab.source.cells if "nbgrader" in cell.metadata}
     for cell in cells:
         if cell.grade_id:
             cell.source = tests[cell.grade_id].source
-    desk = Desk(reference=cells)
+    worker = Worker(reference=cells)
     for _ in range(FEW):
-        desk.grade(cells)
-    whole = min(timed(lambda: desk.grade(cells)) for _ in range(3))
-    own = min(timed(lambda: desk.grade([cell for cell in cells if cell.grade_id is None])) for _ in range(3))
-    desk.close()
+        worker.grade(cells)
+    whole = min(timed(lambda: worker.grade(cells)) for _ in range(3))
+    own = min(timed(lambda: worker.grade([cell for cell in cells if cell.grade_id is None])) for _ in range(3))
+    worker.close()
     return own, whole
 
 

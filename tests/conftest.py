@@ -10,7 +10,7 @@ import matplotlib
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from coursegrader.desk import missing
+from coursegrader.worker import missing
 from paths import CHAPTERS, COURSES, ROOT
 
 matplotlib.use("Agg")
@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def bubblewrap():
-    """What the box for students' code is made of."""
+    """What the sandbox for students' code is made of."""
     if message := missing():
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 

@@ -11,11 +11,11 @@ from multiprocessing import get_context
 
 import pytest
 
-from boxed import try_in_the_box
 from coursegrader import audit
-from coursegrader.desk import Desk
 from coursegrader.labs import read_lab
+from coursegrader.worker import Worker
 from paths import LABS, ROOT
+from sandboxed import try_in_the_sandbox
 
 # Answers to which the grader says something else than the same test cell in the notebook. The points never differ.
 ROUNDING = "what comes out is rounding, which depends on where in memory an array lies"
@@ -58,10 +58,10 @@ def lab(request):
 
 
 @pytest.fixture(scope="session")
-def desk(bubblewrap):
-    desk = Desk(total=3600)
-    yield desk
-    desk.close()
+def worker(bubblewrap):
+    worker = Worker(total=3600)
+    yield worker
+    worker.close()
 
 
 def listed(problems):
@@ -125,13 +125,13 @@ def test_hidden_data_of_other_secrets_tell_right_from_wrong_as_well(name, secret
     listed(problem for rule in rules for problem in rule(tried))
 
 
-def test_the_grader_takes_the_same_points_and_says_the_same(lab, desk, record_property):
+def test_the_grader_takes_the_same_points_and_says_the_same(lab, worker, record_property):
     answers = {one.name: [each for each in one.answers if each.kind != "mutant"] for one in lab.exercises}
     codes = {name: [answer.code for answer in some] for name, some in answers.items()}
     begin = time.perf_counter()
-    said = try_in_the_box(desk, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes, SECRET)
+    said = try_in_the_sandbox(worker, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes, SECRET)
     seconds = time.perf_counter() - begin
-    record_property("summary", f"{lab.lab}: {sum(map(len, said.values()))} answers in the box in {seconds:.0f} s")
+    record_property("summary", f"{lab.lab}: {sum(map(len, said.values()))} answers in the sandbox in {seconds:.0f} s")
     tried = [(name, *both) for name in answers for both in zip(answers[name], said[name], strict=True)]
     listed(
         f"{name}, {answer.kind}, {answer.name}: {test}: in the notebook: {answer.lost.get(test)}\nin the box: {message}"

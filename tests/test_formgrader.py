@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from course import Lab, make_course
-from coursegrader.reading import mathjax
+from coursegrader.sanitizer import mathjax
 from servers import served
 
 LAB = "lab-01-toy-regression"

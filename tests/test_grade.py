@@ -14,10 +14,10 @@ from distributed import LocalCluster
 
 from course import Lab, make_course
 from coursegrader import GradingError
-from coursegrader.cells import Cell
-from coursegrader.desk import Desk
 from coursegrader.grade import grade_class, gradebook_of, uninterrupted
 from coursegrader.labs import nbgrader_config, release
+from coursegrader.protocol import Cell
+from coursegrader.worker import Worker
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -228,26 +228,26 @@ print(calls.count("call"))
 
 def test_scikit_learn_takes_the_same_things_for_tables_in_the_box_and_arrays_for_none_without_a_search(bubblewrap):
     outside = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True).stdout
-    desk = Desk()
-    inside, calls = (outputs[0]["text"] for outputs in desk.grade([Cell(LOOK), Cell(CALLS)])["outputs"])
-    desk.close()
+    worker = Worker()
+    inside, calls = (outputs[0]["text"] for outputs in worker.grade([Cell(LOOK), Cell(CALLS)])["outputs"])
+    worker.close()
     assert inside == outside and outside.startswith("[(True, False), (False, True)")
     assert int(calls) == 2
 
 
 def test_all_that_is_done_for_a_notebook_is_done_on_one_core(bubblewrap):
     cores = "import os\nprint(sorted(os.sched_getaffinity(0)))"
-    desk = Desk()
-    inside, outside = (outputs[0]["text"] for outputs in desk.grade([Cell(cores), Cell(cores, "a-test")])["outputs"])
-    between = os.sched_getaffinity(desk.process.pid)
-    desk.close()
+    worker = Worker()
+    inside, outside = (outputs[0]["text"] for outputs in worker.grade([Cell(cores), Cell(cores, "a-test")])["outputs"])
+    between = os.sched_getaffinity(worker.process.pid)
+    worker.close()
     assert inside == outside and len(inside.split()) == 1
     assert between == os.sched_getaffinity(0)
 
 
 def test_a_test_cell_that_cannot_be_read_fails_and_stops_nothing(bubblewrap):
-    desk = Desk()
+    worker = Worker()
     cells = [Cell("assert (", "a-1"), Cell("assert \0", "a-2"), Cell("assert 1", "a-3")]
-    kinds = [outputs[0]["output_type"] for outputs in desk.grade(cells)["outputs"]]
-    desk.close()
+    kinds = [outputs[0]["output_type"] for outputs in worker.grade(cells)["outputs"]]
+    worker.close()
     assert kinds == ["error", "error", "stream"]

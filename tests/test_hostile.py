@@ -22,9 +22,9 @@ import yaml
 
 from course import Lab, LiveParts, make_course, text_of
 from coursegrader import GradingError
-from coursegrader.cells import CUT_OFF, Cell
-from coursegrader.desk import Desk
 from coursegrader.labs import grade_id, squeezed
+from coursegrader.protocol import CUT_OFF, Cell
+from coursegrader.worker import Worker
 from paths import ROOT
 
 LIMITS = {"cell": 2, "test": 3, "question": 5, "grace": 3, "total": 60}
@@ -191,9 +191,9 @@ def passed(cells, result):
     ]
 
 
-def grade(desk, answer):
+def grade(worker, answer):
     cells = lab(answer)
-    result = desk.grade(cells)
+    result = worker.grade(cells)
     return passed(cells, result), result
 
 
@@ -211,42 +211,42 @@ def groups():
 
 
 @pytest.fixture(scope="module")
-def desk(bubblewrap):
-    desk = Desk(**LIMITS)
-    desk.start()
-    yield desk
-    desk.close()
+def worker(bubblewrap):
+    worker = Worker(**LIMITS)
+    worker.start()
+    yield worker
+    worker.close()
 
 
-def test_the_right_answer_passes_every_check_and_a_wrong_one_none(desk):
-    assert grade(desk, RIGHT)[0] == list(TESTS)
-    assert grade(desk, WRONG)[0] == ["before", "after"]
-    assert grade(desk, "pass")[0] == ["before", "after"]
+def test_the_right_answer_passes_every_check_and_a_wrong_one_none(worker):
+    assert grade(worker, RIGHT)[0] == list(TESTS)
+    assert grade(worker, WRONG)[0] == ["before", "after"]
+    assert grade(worker, "pass")[0] == ["before", "after"]
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
-    attack(desk, name)
+def test_an_attack_gets_nothing_and_leaves_nothing(worker, name):
+    attack(worker, name)
 
 
-def attack(desk, name):
+def attack(worker, name):
     """Hand in an attack, and after it the right answers; see that neither gets anything else than is due."""
-    got, result = grade(desk, ATTACKS[name]["code"])
+    got, result = grade(worker, ATTACKS[name]["code"])
     assert got == ATTACKS[name]["gets"].split(), result["outputs"]
     assert SECRET not in str(result["outputs"])
     assert "GOT" not in str(result["outputs"])
     assert all(result["outputs"][at] for at, cell in enumerate(lab("")) if cell.grade_id)
     assert sum(len(str(outputs)) for outputs in result["outputs"]) < 20_000_000
-    assert len(processes(desk.process.pid)) == 6, "two programs, each with bubblewrap and its child: nothing else"
+    assert len(processes(worker.process.pid)) == 6, "two programs, each with bubblewrap and its child: nothing else"
     cells = [*lab(RIGHT), Cell(LEFT)]
-    next_one = desk.grade(cells)
+    next_one = worker.grade(cells)
     assert passed(cells, next_one) == list(TESTS), "the next student loses something"
     assert next_one["outputs"][-1][0]["text"] == "[]\n", "the next student finds something"
 
 
 @pytest.mark.parametrize("name", ["loop", "endless-questions", "endless-answer-within-a-question"])
-def test_a_loop_without_end_is_named_as_the_reason(desk, name):
-    _, result = grade(desk, ATTACKS[name]["code"])
+def test_a_loop_without_end_is_named_as_the_reason(worker, name):
+    _, result = grade(worker, ATTACKS[name]["code"])
     said = [output["evalue"] for outputs in result["outputs"] for output in outputs if output["output_type"] == "error"]
     assert "not passed: your code took too long: look for a loop that does not end" in said
 
@@ -255,7 +255,7 @@ def test_whoever_is_graded_beside_an_attack_that_takes_all_it_can_gets_everythin
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("this machine has one core, and grades one notebook at a time")
-    beside, honest = (Desk(core=core, **LIMITS) for core in cores[:2])
+    beside, honest = (Worker(core=core, **LIMITS) for core in cores[:2])
     try:
         beside.start(), honest.start()
         with ThreadPoolExecutor() as threads:
@@ -267,29 +267,31 @@ def test_whoever_is_graded_beside_an_attack_that_takes_all_it_can_gets_everythin
         beside.close(), honest.close()
 
 
-def test_whose_process_is_killed_from_outside_is_graded_once_more(desk):
-    servers = {pid for pid, _ in processes(desk.process.pid)}
+def test_whose_process_is_killed_from_outside_is_graded_once_more(worker):
+    servers = {pid for pid, _ in processes(worker.process.pid)}
     with ThreadPoolExecutor() as threads:
-        graded = threads.submit(grade, desk, f"import time\ntime.sleep(1.5)\n{RIGHT}")
+        graded = threads.submit(grade, worker, f"import time\ntime.sleep(1.5)\n{RIGHT}")
         for _ in range(100):
             time.sleep(0.01)
-            started = [pid for pid, name in processes(desk.process.pid) if pid not in servers and "box" in name]
+            started = [
+                pid for pid, name in processes(worker.process.pid) if pid not in servers and "student_runner" in name
+            ]
             if len(started) == 2:
                 os.kill(started[-1], signal.SIGKILL)
                 break
         got, result = graded.result()
     assert got != list(TESTS) and result["late"]
-    assert grade(desk, RIGHT)[0] == list(TESTS)
+    assert grade(worker, RIGHT)[0] == list(TESTS)
 
 
-def test_whose_cell_was_interrupted_is_graded_once_more(desk):
-    got, result = grade(desk, f"import time\ntime.sleep(5)\n{RIGHT}")
+def test_whose_cell_was_interrupted_is_graded_once_more(worker):
+    got, result = grade(worker, f"import time\ntime.sleep(5)\n{RIGHT}")
     assert got == ["before", "after"] and result["late"]
 
 
-def test_whoever_ends_the_own_process_is_not(desk):
+def test_whoever_ends_the_own_process_is_not(worker):
     for name in ("exit-now", "kills-itself", "crash", "memory-of-no-process"):
-        assert not grade(desk, ATTACKS[name]["code"])[1]["late"], name
+        assert not grade(worker, ATTACKS[name]["code"])[1]["late"], name
 
 
 def test_a_sandbox_that_cannot_be_made_stops_the_grading_with_a_sentence(bubblewrap, monkeypatch, tmp_path):
@@ -300,36 +302,36 @@ def test_a_sandbox_that_cannot_be_made_stops_the_grading_with_a_sentence(bubblew
     tool.write_text(f"#!{sys.executable}\nimport os, sys\nos.execv({shown!r}, ['bwrap', *{words}])\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    desk = Desk(**LIMITS)
+    worker = Worker(**LIMITS)
     with pytest.raises(GradingError, match="refuses a sandbox.*Operation not permitted"):
-        desk.grade(lab(RIGHT))
-    desk.close()
+        worker.grade(lab(RIGHT))
+    worker.close()
 
 
-def test_the_outputs_of_a_notebook_have_a_limit_as_a_whole(desk):
+def test_the_outputs_of_a_notebook_have_a_limit_as_a_whole(worker):
     show = "from IPython.display import Image, display\nfor _ in range(4): display(Image(bytes(700_000), format='png'))"
     cells = [Cell(f"{show}\nprint({number})") for number in range(30)]
-    result = desk.grade([*cells, Cell("x = 1"), Cell("assert x == 1", "last")])
+    result = worker.grade([*cells, Cell("x = 1"), Cell("assert x == 1", "last")])
     sizes = [len(json.dumps(outputs)) for outputs in result["outputs"]]
     assert sum(sizes) < 21_000_000 and sizes[0] > 1_000_000
     assert result["outputs"][-3] == [{"output_type": "stream", "name": "stderr", "text": CUT_OFF}]
     assert result["outputs"][-1][0]["text"] == "passed\n"
 
 
-def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(desk):
+def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(worker):
     cells = [
         Cell("def n(): return 10**13"),
         Cell("assert n() > 0", "before"),
         Cell("assert sum(range(n())) > 0", "endless"),
         Cell("assert n() > 0", "after"),
     ]
-    result = desk.grade(cells)
+    result = worker.grade(cells)
     assert passed(cells, result) == ["before"]
     assert "not run, since" in result["outputs"][3][0]["evalue"]
-    assert grade(desk, RIGHT)[0] == list(TESTS)
+    assert grade(worker, RIGHT)[0] == list(TESTS)
 
 
-def test_a_grading_that_was_interrupted_gives_its_answer_to_nobody_else(desk):
+def test_a_grading_that_was_interrupted_gives_its_answer_to_nobody_else(worker):
     def interrupt(number, frame):
         raise KeyboardInterrupt
 
@@ -337,31 +339,31 @@ def test_a_grading_that_was_interrupted_gives_its_answer_to_nobody_else(desk):
     signal.setitimer(signal.ITIMER_REAL, 1)
     try:
         with pytest.raises(KeyboardInterrupt):
-            grade(desk, "while True: pass")
+            grade(worker, "while True: pass")
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert grade(desk, RIGHT)[0] == list(TESTS)
+    assert grade(worker, RIGHT)[0] == list(TESTS)
 
 
-def test_a_server_that_is_killed_takes_everything_with_it(desk):
-    assert grade(desk, RIGHT)[0] == list(TESTS)
-    below, group = processes(desk.process.pid), f"mlcourse-{desk.process.pid}"
-    os.kill(desk.process.pid, signal.SIGKILL)
+def test_a_server_that_is_killed_takes_everything_with_it(worker):
+    assert grade(worker, RIGHT)[0] == list(TESTS)
+    below, group = processes(worker.process.pid), f"mlcourse-{worker.process.pid}"
+    os.kill(worker.process.pid, signal.SIGKILL)
     with pytest.raises(GradingError, match="type the same command again"):
-        grade(desk, RIGHT)
+        grade(worker, RIGHT)
     assert not left(below)
-    assert grade(desk, RIGHT)[0] == list(TESTS)
+    assert grade(worker, RIGHT)[0] == list(TESTS)
     assert not [path for path in groups() if path.endswith(group)]
 
 
-def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
+def test_whoever_is_killed_while_grading_leaves_nothing(worker, tmp_path):
     script = """if True:
-        from coursegrader.desk import Desk
-        from coursegrader.cells import Cell
-        desk = Desk()
-        desk.grade([])
-        print(desk.process.pid, flush=True)
-        desk.grade([Cell("import os\\nwhile True: pass")])
+        from coursegrader.worker import Worker
+        from coursegrader.protocol import Cell
+        worker = Worker()
+        worker.grade([])
+        print(worker.process.pid, flush=True)
+        worker.grade([Cell("import os\\nwhile True: pass")])
     """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
@@ -371,7 +373,7 @@ def test_whoever_is_killed_while_grading_leaves_nothing(desk, tmp_path):
     run.kill()
     run.wait()
     assert len(below) > 6, "the two programs and what they have forked for the notebook"
-    assert not left([(server, "coursegrader.desk"), *below])
+    assert not left([(server, "coursegrader.worker"), *below])
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
     assert not list(tmp_path.iterdir())
 
@@ -393,19 +395,19 @@ def is_running(pid):
         return False
 
 
-def test_nothing_is_left_when_the_desk_closes(desk):
-    grade(desk, ATTACKS["detached-child"]["code"])
-    server, below = desk.process.pid, processes(desk.process.pid)
-    desk.close()
-    assert not left([(server, "coursegrader.desk"), *below])
+def test_nothing_is_left_when_the_worker_closes(worker):
+    grade(worker, ATTACKS["detached-child"]["code"])
+    server, below = worker.process.pid, processes(worker.process.pid)
+    worker.close()
+    assert not left([(server, "coursegrader.worker"), *below])
     assert not [path for path in groups() if path.endswith(f"mlcourse-{server}")]
 
 
 def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    desk = Desk()
+    worker = Worker()
     with pytest.raises(GradingError, match="there is no bubblewrap.*sudo apt-get install bubblewrap"):
-        desk.grade([Cell("1")])
+        worker.grade([Cell("1")])
 
 
 HONEST = ["amy", "zoe"]

@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 import test_hostile as hostile
-from coursegrader.desk import Desk
+from coursegrader.worker import Worker
 from paths import ROOT
 
 
@@ -29,34 +29,34 @@ def user():
 
 
 @pytest.fixture(scope="module")
-def desk(bubblewrap, user):
-    desk = Desk(**hostile.LIMITS)
-    desk.command = (sys.executable, str(ROOT / "tests" / "as_user.py"), str(user), *Desk.command)
-    desk.start()
-    yield desk
-    desk.close()
+def worker(bubblewrap, user):
+    worker = Worker(**hostile.LIMITS)
+    worker.command = (sys.executable, str(ROOT / "tests" / "as_user.py"), str(user), *Worker.command)
+    worker.start()
+    yield worker
+    worker.close()
 
 
-def test_the_grader_runs_as_that_user_and_makes_no_control_group(desk, user):
+def test_the_grader_runs_as_that_user_and_makes_no_control_group(worker, user):
     before = hostile.groups()
-    assert hostile.grade(desk, hostile.RIGHT)[0] == list(hostile.TESTS)
-    pid = desk.process.pid
+    assert hostile.grade(worker, hostile.RIGHT)[0] == list(hostile.TESTS)
+    pid = worker.process.pid
     assert os.stat(f"/proc/{pid}").st_uid == user
     assert not [path for path in hostile.groups() - before if path.endswith(f"-{pid}")]
-    assert hostile.grade(desk, hostile.WRONG)[0] == ["before", "after"]
+    assert hostile.grade(worker, hostile.WRONG)[0] == ["before", "after"]
 
 
 @pytest.mark.parametrize("name", hostile.ATTACKS)
-def test_an_attack_gets_nothing_and_leaves_nothing(desk, name):
-    hostile.attack(desk, name)
+def test_an_attack_gets_nothing_and_leaves_nothing(worker, name):
+    hostile.attack(worker, name)
 
 
-def test_who_held_too_much_is_not_graded_once_more(desk):
-    assert not hostile.grade(desk, hostile.ATTACKS["memory-of-no-process"]["code"])[1]["late"]
+def test_who_held_too_much_is_not_graded_once_more(worker):
+    assert not hostile.grade(worker, hostile.ATTACKS["memory-of-no-process"]["code"])[1]["late"]
 
 
-def test_nothing_is_left_when_the_desk_closes(desk):
-    hostile.grade(desk, hostile.ATTACKS["detached-child"]["code"])
-    below = hostile.processes(desk.process.pid)
-    desk.close()
+def test_nothing_is_left_when_the_worker_closes(worker):
+    hostile.grade(worker, hostile.ATTACKS["detached-child"]["code"])
+    below = hostile.processes(worker.process.pid)
+    worker.close()
     assert not hostile.left(below)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from coursegrader import desk, limits, seccomp
+from coursegrader import limits, seccomp, worker
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -102,14 +102,14 @@ def test_without_libseccomp_nothing_is_graded_and_the_message_says_what_to_insta
         raise OSError("libseccomp.so.2: cannot open shared object file")
 
     monkeypatch.setattr(seccomp, "library", library)
-    monkeypatch.setattr(desk.shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert "there is no libseccomp" in desk.missing() and "sudo apt-get install" in desk.missing()
+    monkeypatch.setattr(worker.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert "there is no libseccomp" in worker.missing() and "sudo apt-get install" in worker.missing()
 
 
 def test_the_sandbox_shows_of_a_python_of_the_system_no_more_than_it_needs(monkeypatch):
-    monkeypatch.setattr(desk.sys, "prefix", "/usr")
-    monkeypatch.setattr(desk.sys, "base_prefix", "/usr")
-    words = desk.in_bubblewrap(["true"], {})
+    monkeypatch.setattr(worker.sys, "prefix", "/usr")
+    monkeypatch.setattr(worker.sys, "base_prefix", "/usr")
+    words = worker.in_bubblewrap(["true"], {})
     shown = {path for option, path in zip(words, words[1:], strict=False) if option == "--ro-bind"}
     assert "/usr/lib" in shown
     assert not shown & {"/", "/usr", "/usr/bin", "/usr/local", "/usr/share", "/usr/local/share", str(ROOT)}

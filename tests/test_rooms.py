@@ -8,7 +8,7 @@ import types
 import pytest
 
 from coursebook import build
-from coursegrader import results
+from coursegrader import result_cache
 from mlcourse import cli
 from paths import ROOT
 
@@ -100,17 +100,17 @@ except ModuleNotFoundError as error:
     ],
 )
 def test_a_comment_changes_only_what_depends_on_the_file(tmp_path, monkeypatch, file, grading, pages, site):
-    for pattern in (*results.DEPENDS_ON, *build.SITE_INPUTS, "coursebook/**/*.py", "mlcourse/**/*.py", file):
+    for pattern in (*result_cache.DEPENDS_ON, *build.SITE_INPUTS, "coursebook/**/*.py", "mlcourse/**/*.py", file):
         for path in ROOT.glob(pattern):
             if path.is_file() and path.suffix in {".py", ".lock", ".txt"}:
                 copy = tmp_path / path.relative_to(ROOT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_bytes(path.read_bytes())
-    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(result_cache, "ROOT", tmp_path)
 
     def fingerprints():
-        results.circumstances.cache_clear()
-        found = results.circumstances(), build.fingerprint(tmp_path, build.CODE)
+        result_cache.environment_fingerprint.cache_clear()
+        found = result_cache.environment_fingerprint(), build.fingerprint(tmp_path, build.CODE)
         return (*found, build.fingerprint(tmp_path, build.SITE_INPUTS))
 
     try:
@@ -119,4 +119,4 @@ def test_a_comment_changes_only_what_depends_on_the_file(tmp_path, monkeypatch, 
             changed.write("# a comment\n")
         assert [old != new for old, new in zip(before, fingerprints(), strict=True)] == [grading, pages, site]
     finally:
-        results.circumstances.cache_clear()
+        result_cache.environment_fingerprint.cache_clear()

@@ -10,9 +10,9 @@ import nbformat
 import pytest
 
 from coursegrader import GradingError, grade
-from coursegrader.desk import Desk
 from coursegrader.labs import grade_id, release
 from coursegrader.secret import Secret
+from coursegrader.worker import Worker
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -104,7 +104,7 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
 
 
 def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, monkeypatch, capsys):
-    monkeypatch.setattr(grade, "Desk", functools.partial(Desk, question=1, test=2))
+    monkeypatch.setattr(grade, "Worker", functools.partial(Worker, question=1, test=2))
     hand_in(course, "quick", "def double(x): return x + x")
     hand_in(course, "slow", "def double(x):\n    while True: pass")
     for _ in range(2):

@@ -17,7 +17,7 @@ from nbgrader.utils import is_grade, is_solution
 from course import Lab, grade_id, make_course, text_of
 from coursegrader import GradingError
 from coursegrader.labs import read_lab
-from coursegrader.reading import CODE_CHARACTERS, TEXT_CHARACTERS
+from coursegrader.sanitizer import CODE_CHARACTERS, TEXT_CHARACTERS
 from coursegrader.submissions import (
     MAX_BYTES,
     MAX_CELLS,

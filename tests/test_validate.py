@@ -9,9 +9,9 @@ import yaml
 from nbgrader.validator import Validator
 
 from course import without_markers
-from coursegrader.cells import Cell
-from coursegrader.desk import Desk
 from coursegrader.labs import grade_id, grader, read_lab
+from coursegrader.protocol import Cell
+from coursegrader.worker import Worker
 from paths import LABS, ROOT
 
 # The one difference: an answer that inverts a nearly singular matrix is wrong by other digits in each process
@@ -22,10 +22,10 @@ NAMES = LABS if os.environ.get("EVERY_LAB") else [LABS[0], LABS[5], LABS[2]]
 
 
 @pytest.fixture(scope="module")
-def desk(bubblewrap):
-    desk = Desk(total=600)
-    yield desk
-    desk.close()
+def worker(bubblewrap):
+    worker = Worker(total=600)
+    yield worker
+    worker.close()
 
 
 def right_answers(source):
@@ -51,14 +51,14 @@ def validate(name, answers, folder):
     return {names[failed["source"]]: sentence(failed["raw_error"]) for failed in result.get("failed", [])}
 
 
-def grade(desk, source, answers):
-    """Grade a lab with these answers in the box, and return what each test cell said that failed."""
+def grade(worker, source, answers):
+    """Grade a lab with these answers in the sandbox, and return what each test cell said that failed."""
     cells = [cell for cell in source.cells if cell.cell_type == "code"]
     tests = [
         grade_id(cell) if grader(cell).get("grade") and not grader(cell).get("solution") else None for cell in cells
     ]
     sources = [answers.get(grade_id(cell), cell.source) for cell in cells]
-    result = desk.grade([Cell(text, test) for text, test in zip(sources, tests, strict=True)])
+    result = worker.grade([Cell(text, test) for text, test in zip(sources, tests, strict=True)])
     assert not result["stopped"], result["stopped"]
     return {
         test: sentence(output["evalue"])
@@ -83,20 +83,20 @@ def test_right_answers_pass(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVE)
-def test_wrong_answers_get_the_sentences_of_the_grader(name, desk, tmp_path):
+def test_wrong_answers_get_the_sentences_of_the_grader(name, worker, tmp_path):
     source = read_lab(ROOT / "solutions" / f"{name}.md")
     answers = right_answers(source) | wrong_answers(name)
-    said, graded = validate(name, answers, tmp_path), grade(desk, source, answers)
+    said, graded = validate(name, answers, tmp_path), grade(worker, source, answers)
     assert len(said) >= len(wrong_answers(name)) / 2, "too few of the wrong answers are seen by the visible tests"
     assert said == {test: graded.get(test) for test in said}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_right_answers_pass_among_wrong_ones_which_get_the_sentences_of_the_grader(name, desk, tmp_path):
+def test_right_answers_pass_among_wrong_ones_which_get_the_sentences_of_the_grader(name, worker, tmp_path):
     source = read_lab(ROOT / "solutions" / f"{name}.md")
     every_second = dict(list(wrong_answers(name).items())[::2])
     answers = right_answers(source) | every_second
-    said, graded = validate(name, answers, tmp_path), grade(desk, source, answers)
+    said, graded = validate(name, answers, tmp_path), grade(worker, source, answers)
     assert said, "none of the wrong answers is seen by the visible tests"
     assert {test: compared(test, said[test]) for test in said} == {
         test: compared(test, graded.get(test, "")) for test in said

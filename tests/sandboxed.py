@@ -1,11 +1,11 @@
 """Try answers to a lab in the grader, all in one notebook that goes the way of a submission.
 
 At each solution cell the student's process forks for every answer, so that each meets the state of a real notebook and
-leaves nothing behind; the test cells run outside the box, as they always do.
+leaves nothing behind; the test cells run outside it, as they always do.
 """
 
-from coursegrader.cells import Cell
 from coursegrader.labs import grade_id, grader
+from coursegrader.protocol import Cell
 from coursegrader.trial import solution_cells, test_cells
 
 FORK = """
@@ -19,10 +19,10 @@ _try_each_answer_in_a_copy()
 NEXT = "import os\nos._exit(0)"  # answered by the copy for the next answer
 
 
-def try_in_the_box(desk, notebook, answers, secret=()):
+def try_in_the_sandbox(worker, notebook, answers, secret=()):
     """Do what `coursegrader.trial.try_answers` does, in the grader."""
     cells, places = cells_to_try(notebook, answers)
-    result = desk.grade(cells, secret)
+    result = worker.grade(cells, secret)
     assert not result["stopped"], result["stopped"]
     said = {name: [{} for _ in some] for name, some in answers.items()}
     for cell, place, outputs in zip(cells, places, result["outputs"], strict=True):

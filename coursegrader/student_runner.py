@@ -1,12 +1,12 @@
-"""Inside the box: run a student's cells, and answer calls from outside.
+"""Run a student's cells inside the sandbox, and answer calls of the tests.
 
-This program is started once by `coursegrader.desk`, inside bubblewrap: no network, and of the file system just the
+This program is started once by `coursegrader.worker`, inside bubblewrap: no network, and of the file system just the
 interpreter, this package and `data/`, read-only. It imports the scientific stack and then forks a process for each
 submission. That process moves into a sandbox of its own (`coursegrader.sandbox`), and only then reads what the
 student wrote. It never sees a test.
 
 Nothing in here is a secret or a safeguard: the student's code shares this process and can change all of it. It can
-answer with plain data (`coursegrader.plain`), and no more.
+answer with plain data (`coursegrader.serialization`), and no more.
 
 Drawing figures takes more time than all else in most labs, and most figures of a class hold the same as those of the
 instructor's notebook. That is run once, in a process of its own, and its pictures are kept for all that are forked
@@ -47,9 +47,9 @@ from sklearn.utils import validation
 from traitlets import Type
 from traitlets.config import Config
 
-from coursegrader import channel, plain, sandbox
-from coursegrader.cells import CUT_OFF
-from coursegrader.desk import LEARN
+from coursegrader import channel, sandbox, serialization
+from coursegrader.protocol import CUT_OFF
+from coursegrader.worker import LEARN
 from mlcourse import checks
 
 OUTPUT_CHARACTERS = 200_000
@@ -102,7 +102,7 @@ class TimeLimit(KeyboardInterrupt):
 def main() -> None:
     """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    walls = None if "--no-sandbox" in sys.argv else sandbox.Walls(writable=True)
+    profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=True)
     shell = make_shell()
     warm_up(shell)
     gc.collect()
@@ -117,7 +117,7 @@ def main() -> None:
             sandbox.stay_on(core)
             if writer is not None:
                 descriptors.append(writer)
-            sandbox.guard(functools.partial(serve, shell), descriptors, files, walls)
+            sandbox.run_sandboxed(functools.partial(serve, shell), descriptors, files, profile)
         os.close(descriptors[0])
         if writer is not None:
             os.close(writer)
@@ -253,17 +253,17 @@ def serve(shell, connection, notes=None) -> None:
     """Answer the messages that come over `connection` until it is closed; write down pictures to `notes`."""
     sandbox.silence()
     shell.pictures.notes = notes
-    room = Room(shell, socket.socket(fileno=connection))
-    signal.signal(signal.SIGALRM, room.ring)
+    session = Session(shell, socket.socket(fileno=connection))
+    signal.signal(signal.SIGALRM, session.ring)
     while True:
         try:
-            message = room.receive()
+            message = session.receive()
         except channel.Closed:
             return
-        room.reply(message)
+        session.reply(message)
 
 
-class Room:
+class Session:
     """The things of the student that the outside knows by a number, and the things outside that the student may use."""
 
     def __init__(self, shell, connection):
@@ -290,23 +290,23 @@ class Room:
             self.deaf = True
         except TimeLimit as error:
             self.deaf = True
-            answer = plain.dumps(["error", describe(error)], self.handle)
+            answer = serialization.dumps(["error", describe(error)], self.handle)
         signal.setitimer(signal.ITIMER_REAL, left and max(0.001, left - (time.monotonic() - begin)), interval)
         self.deaf = before
         return answer
 
     def outcome(self, action, arguments):
         try:
-            return plain.dumps(["value", getattr(self, f"do_{action}")(*arguments)], self.handle)
+            return serialization.dumps(["value", getattr(self, f"do_{action}")(*arguments)], self.handle)
         except channel.Closed:
             raise
         except BaseException as error:
-            return plain.dumps(["error", describe(error)], self.handle)
+            return serialization.dumps(["error", describe(error)], self.handle)
 
     # What can be asked for
 
-    def do_cell(self, source, room):
-        return run_cell(self.shell, source, room)
+    def do_cell(self, source, budget):
+        return run_cell(self.shell, source, budget)
 
     def do_names(self, names):
         return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
@@ -379,9 +379,9 @@ class Room:
         """Return the handle of something that is no plain data."""
         if isinstance(thing, Reference):
             thing = thing.thing
-        if isinstance(thing, Outside):
+        if isinstance(thing, TestProxy):
             number = object.__getattribute__(thing, "_number")
-            return plain.Handle(-1 - number, "object", "", [])
+            return serialization.Handle(-1 - number, "object", "", [])
         number = self.numbers.setdefault(id(thing), len(self.things))
         self.things[number] = thing
         if isinstance(thing, type):
@@ -390,7 +390,7 @@ class Room:
             kind = "function" if isinstance(thing, FUNCTIONS) else "object"
             of = type(thing)
             name = getattr(thing, "__name__", "") if kind == "function" else of.__name__
-        return plain.Handle(number, kind, str(name), names_of(of))
+        return serialization.Handle(number, kind, str(name), names_of(of))
 
     # Things outside
 
@@ -402,7 +402,7 @@ class Room:
 
     def ask(self, *question):
         """Ask the outside for something of its own in the middle of a call, and do what it needs before it answers."""
-        message = plain.dumps(["ask", list(question)], self.handle)
+        message = serialization.dumps(["ask", list(question)], self.handle)
         self.deaf, self.late = True, False
         try:
             channel.send(self.connection, message)
@@ -424,61 +424,61 @@ FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, ty
 class Reference:
     """Something that travels by its handle, even if it could travel as data."""
 
-    def __init__(self, room, thing):
-        self.room, self.thing = room, thing
+    def __init__(self, session, thing):
+        self.session, self.thing = session, thing
 
 
 class Unpickler(pickle.Unpickler):
-    """Read a message from outside, with stand-ins for what stays there."""
+    """Read a message from outside, with proxies for what stays there."""
 
-    def __init__(self, file, room):
+    def __init__(self, file, session):
         super().__init__(file)
-        self.room = room
+        self.session = session
 
     def persistent_load(self, reference):
         place, number, *rest = reference
         if place == "inside":
-            return self.room.things[number]
+            return self.session.things[number]
         if place == "generator":
             if rest:
-                self.room.generators[number] = np.random.Generator(*rest)
-            return self.room.generators[number]
-        if number not in self.room.given:
-            self.room.given[number] = stand_in(self.room, number, *rest)
-        return self.room.given[number]
+                self.session.generators[number] = np.random.Generator(*rest)
+            return self.session.generators[number]
+        if number not in self.session.given:
+            self.session.given[number] = make_proxy(self.session, number, *rest)
+        return self.session.given[number]
 
 
-class Outside:
-    """A stand-in for a function or an object of the outside; each has a class of its own."""
+class TestProxy:
+    """A proxy for a function or an object of the outside; each has a class of its own."""
 
     def __new__(cls, *arguments, **options):
         """Make another object of the kind, as in ``type(model)(**model.get_params())``."""
-        return cls._room.ask("make", cls._number, list(arguments), options)
+        return cls._session.ask("make", cls._number, list(arguments), options)
 
     def __getattr__(self, name):
-        return self._room.ask("get", self._number, name)
+        return self._session.ask("get", self._number, name)
 
     def __call__(self, *arguments, **options):
-        return self._room.ask("call", self._number, list(arguments), options)
+        return self._session.ask("call", self._number, list(arguments), options)
 
     def __deepcopy__(self, memo):
-        return self._room.ask("copy", self._number)
+        return self._session.ask("copy", self._number)
 
     def __len__(self):
-        return self._room.ask("length", self._number)
+        return self._session.ask("length", self._number)
 
     def __getitem__(self, key):
-        return self._room.ask("item", self._number, key)
+        return self._session.ask("item", self._number, key)
 
 
-def stand_in(room, number, name, bases):
-    """Return a stand-in that passes for an instance of the first of `bases`."""
+def make_proxy(session, number, name, bases):
+    """Return a proxy that passes for an instance of the first of `bases`."""
     base = next((getattr(sys.modules.get(module), of, None) for module, of in bases if module in sys.modules), None)
-    members = {"_room": room, "_number": number}
+    members = {"_session": session, "_number": number}
     if base is not None:
-        passes_for = type(name, (base,), {**members, "__new__": Outside.__new__})
+        passes_for = type(name, (base,), {**members, "__new__": TestProxy.__new__})
         members["__class__"] = property(lambda self: passes_for)
-    return object.__new__(type(name, (Outside,), members))
+    return object.__new__(type(name, (TestProxy,), members))
 
 
 def watch(handed_in):
@@ -494,7 +494,7 @@ def changes(watched):
 def things_in(holder, way, seen):
     """Yield what `holder` holds, at any depth, that has a state: the keys that lead there, the thing, the state."""
     for key, thing in items_of(holder):
-        if id(thing) in seen or issubclass(type(thing), Outside) or isinstance(thing, (str, float, int)):
+        if id(thing) in seen or issubclass(type(thing), TestProxy) or isinstance(thing, (str, float, int)):
             continue
         seen.add(id(thing))
         if (before := state(thing)) is not None:
@@ -568,9 +568,9 @@ def describe(error):
 # A cell of the notebook
 
 
-def run_cell(shell, source, room=WHOLE_CHARACTERS):
-    """Run a cell as Jupyter does and return its outputs, in nbformat's form, of at most `room` characters."""
-    shell.outputs = Outputs(room)
+def run_cell(shell, source, budget=WHOLE_CHARACTERS):
+    """Run a cell as Jupyter does and return its outputs, in nbformat's form, of at most `budget` characters."""
+    shell.outputs = Outputs(budget)
     with redirect_stdout(Stream(shell, "stdout")), redirect_stderr(Stream(shell, "stderr")):
         shell.run_cell(source, store_history=True)
     outputs, shell.outputs = shell.outputs, Outputs()

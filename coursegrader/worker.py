@@ -1,8 +1,9 @@
 """A server process that grades one notebook at a time.
 
-It starts two programs, each inside a bubblewrap of its own: the box for students' code (`coursegrader.box`) and the
-examiner for the tests (`coursegrader.examiner`). Both import the scientific stack once and fork a process for each
-submission. The server connects the two, reads which cells passed, and trusts neither. `Desk` starts it and talks to it.
+It starts two programs, each inside a bubblewrap of its own: the student runner (`coursegrader.student_runner`) runs
+students' code, the test runner (`coursegrader.test_runner`) runs the tests. Both import the scientific stack once and
+fork a process for each submission. The server connects the two, reads which cells passed, and trusts neither. `Worker`
+starts the server and talks to it.
 """
 
 import contextlib
@@ -23,45 +24,45 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coursegrader import GradingError, channel, limits, seccomp
-from coursegrader.cells import OUTPUT_BYTES, Cell, Limits, Malformed, Room, notebook, read_verdict, result_of
+from coursegrader.protocol import OUTPUT_BYTES, Cell, Limits, Malformed, OutputBudget, notebook, read_verdict, result_of
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK_BYTES = 128 * 2**20  # of all that an examiner says of a notebook
+NOTEBOOK_BYTES = 128 * 2**20  # of all that a test runner says of a notebook
 START_SECONDS = 120
 CLEAN_SECONDS = 30
 FEW = 4  # with so many notebooks to come, the instructor's is run as well
-# What the server asks a program for: a submission, or in the box the instructor's notebook; a core follows in two bytes
+# Requests to a program: run a submission, or learn from the instructor's notebook; a core follows in two bytes
 RUN, LEARN = b"r", b"l"
-# Not with -m, since the outside knows the classes of the box by the name of their module
+# Not with -m: the test runner knows the classes of the student runner by the name of their module
 PROGRAM = "from coursegrader.{0} import main; main()"
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
 
 
-class DeskEnded(GradingError):
+class WorkerEnded(GradingError):
     """The server process has ended in the middle of a notebook."""
 
 
-class Desk:
+class Worker:
     """A server process, started with the first notebook.
 
     Parameters
     ----------
     sandbox : bool
-        False runs the student's code without a box, with all that this user may do.
-    reference : list of coursegrader.cells.Cell
-        The instructor's notebook: its pictures serve for the figures of students that hold the same. A desk that serves
-        several labs gets that of the next notebook as its attribute.
+        False runs the student's code without a sandbox, with all that this user may do.
+    reference : list of coursegrader.protocol.Cell
+        The instructor's notebook: its pictures serve for the figures of students that hold the same. A worker that
+        serves several labs gets that of the next notebook as its attribute.
     expected : int
         How many notebooks are known to come. The instructor's is run before the first if they are `FEW` or more, else
         before the one with that number.
     core : int, optional
-        The core that everything in the box and all tests run on. Desks with cores of their own cannot slow one another
+        The core that the student's code and the tests run on. Workers with cores of their own cannot slow one another
         down.
     **limits : float
-        Seconds, as in `coursegrader.cells.Limits`.
+        Seconds, as in `coursegrader.protocol.Limits`.
     """
 
-    command = (sys.executable, "-m", "coursegrader.desk")
+    command = (sys.executable, "-m", "coursegrader.worker")
 
     def __init__(
         self,
@@ -80,20 +81,20 @@ class Desk:
 
         Parameters
         ----------
-        cells : list of coursegrader.cells.Cell
+        cells : list of coursegrader.protocol.Cell
         secret : sequence of int
             What the data of hidden tests depend on (`coursegrader.secret`).
 
         Returns
         -------
         dict
-            The fields of `coursegrader.cells.Result`.
+            The fields of `coursegrader.protocol.NotebookResult`.
 
         Raises
         ------
         GradingError
-            If there is no box on this machine, or none can be made any more.
-        DeskEnded
+            If there is no sandbox on this machine, or none can be made any more.
+        WorkerEnded
             If the server has ended in the middle of this notebook; the next one starts another.
         """
         with self.lock:
@@ -107,7 +108,7 @@ class Desk:
                 return json.loads(answer)
             except (OSError, ValueError):
                 self.close()
-                raise DeskEnded("the grading process has ended by itself: type the same command again") from None
+                raise WorkerEnded("the grading process has ended by itself: type the same command again") from None
             except BaseException:
                 # An answer that nobody reads would be taken for the next student's
                 self.close()
@@ -139,7 +140,7 @@ class Desk:
             self.process.kill()
 
     def close(self):
-        """End the server, and with it the box and whatever runs there."""
+        """End the server, and with it the student runner and whatever runs there."""
         if self.process is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -149,9 +150,9 @@ class Desk:
 
 
 def missing() -> str | None:
-    """Return what this machine lacks to keep students' code in a box, with the command that installs it; or None."""
+    """Return what this machine lacks for a sandbox, with the command that installs it, or None."""
     if not shutil.which("bwrap"):
-        return f"there is no bubblewrap, which keeps students' code in a box: {INSTALL}"
+        return f"there is no bubblewrap, which keeps students' code in a sandbox: {INSTALL}"
     try:
         seccomp.library()
     except OSError:
@@ -250,7 +251,7 @@ class Program:
     def wait(self):
         """Wait until the program is ready for requests."""
         if self.hear(START_SECONDS) != b"ready":
-            raise GradingError(f"the box for students' code could not start: {self.last_words()}: {INSTALL}")
+            raise GradingError(f"the sandbox for students' code could not start: {self.last_words()}: {INSTALL}")
         self.supervisor = limits.Supervisor(self.process.pid)
 
     def last_words(self):
@@ -284,7 +285,7 @@ class Program:
 
 
 class Server:
-    """The server's side: the box, the examiner, and what passes between them and the desk."""
+    """The server's side: the student runner, the test runner, and what passes between them and the worker."""
 
     def __init__(self, sandbox, learns_at, core, limits):
         self.sandbox, self.learns_at, self.limits = sandbox, learns_at, limits
@@ -294,13 +295,14 @@ class Server:
         self.done, self.programs = Counter(), []
 
     def start(self):
-        """Start the box and the examiner, anew if they run already."""
+        """Start the student runner and the test runner, anew if they run already."""
         self.close()
         self.done.clear()
         if self.sandbox and (lack := missing()):
             raise GradingError(lack)
         # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
-        self.programs = [Program("box", self.sandbox, {"PYTHONHASHSEED": "0"}), Program("examiner", self.sandbox, {})]
+        settings = {"student_runner": {"PYTHONHASHSEED": "0"}, "test_runner": {}}
+        self.programs = [Program(name, self.sandbox, more) for name, more in settings.items()]
         for program in self.programs:
             program.wait()
 
@@ -317,23 +319,23 @@ class Server:
         return self.run(cells, RUN, secret)
 
     def run(self, cells, request, secret):
-        """Let the box and an examiner begin with a notebook, connected with each other, and return the result."""
+        """Run a notebook in the student runner and the test runner, connected with each other; return the result."""
         begin = time.monotonic()
         try:
             ours = self.admit(request)
         except OSError:
             self.start()
             ours = self.admit(request)
-        examined, self.excess = [], None
+        results, self.excess = [], None
         kills = [program.group.kills() for program in self.programs]
         with ours, contextlib.suppress(channel.Closed, channel.TooLate, Malformed):
             channel.send(ours, notebook(cells, secret, self.limits), time.monotonic() + self.limits.patience)
-            examined.extend(self.verdicts(cells, ours))
+            results.extend(self.verdicts(cells, ours))
         outcomes = list(map(Program.outcome, self.programs))
         if b"fail!" in outcomes:
             reason = self.programs[outcomes.index(b"fail!")].last_words()
             raise GradingError(f"the kernel refuses a sandbox for students' code: {reason}")
-        result = result_of(cells, examined, time.monotonic() - begin)
+        result = result_of(cells, results, time.monotonic() - begin)
         if outcomes != [b"over!"] * 2 and not self.excess:
             # Not for what it held: the machine had no memory left, or somebody ended it
             result.late = result.late or kills == [program.group.kills() for program in self.programs]
@@ -343,22 +345,22 @@ class Server:
         return result
 
     def admit(self, request):
-        """Let both programs begin with a notebook and return the connection to the examiner."""
-        box, examiner = self.programs
+        """Let both programs begin with a notebook and return the connection to the test runner."""
+        student_runner, test_runner = self.programs
         pairs = [socket.socketpair() for _ in range(2)]
         (ours, server), (tests, student) = pairs
         with server, tests, student:
             try:
-                box.ask(request, self.core, student)
-                examiner.ask(RUN, self.core, server, tests)
+                student_runner.ask(request, self.core, student)
+                test_runner.ask(RUN, self.core, server, tests)
             except OSError:
                 ours.close()
                 raise
         return ours
 
     def verdicts(self, cells, connection):
-        """Yield what becomes of each cell, until the examiner ends or could not be interrupted."""
-        poll, data, left, room = select.poll(), bytearray(), NOTEBOOK_BYTES, Room()
+        """Yield what becomes of each cell, until the test runner ends or could not be interrupted."""
+        poll, data, left, budget = select.poll(), bytearray(), NOTEBOOK_BYTES, OutputBudget()
         poll.register(connection, select.POLLIN)
         poll.register(sys.stdin, 0)
         looked = time.monotonic()
@@ -383,9 +385,9 @@ class Server:
                     if not part or left < 0:
                         raise channel.Closed
                     data += part
-            examined = read_verdict(cell, text)
-            examined.outputs = examined.outputs if cell.grade_id else room.fitted(examined.outputs)
-            yield examined
+            result = read_verdict(cell, text)
+            result.outputs = result.outputs if cell.grade_id else budget.fitted(result.outputs)
+            yield result
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ class Autograded:
     code: dict[str, str] = field(default_factory=dict)
 
 
-def read_marks(lab: str, gradebook: Gradebook) -> pd.DataFrame:
+def read_scores(lab: str, gradebook: Gradebook) -> pd.DataFrame:
     """Return every mark of a lab.
 
     Parameters

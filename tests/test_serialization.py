@@ -1,4 +1,4 @@
-"""No object with behaviour is built from what a student's process says: only plain data and stand-ins cross."""
+"""No object with behaviour is built from what a student's process says: only plain data and proxies cross."""
 
 import copy
 import decimal
@@ -18,8 +18,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import all_estimators
 
-from coursegrader import examiner, plain
-from coursegrader.cells import Cell, Examined, Malformed, failure, read_verdict, verdict
+from coursegrader import serialization, test_runner
+from coursegrader.protocol import Cell, CellResult, Malformed, failure, read_verdict, verdict
 
 # The base types of plain data, written down here a second time: whoever lets another one cross has to think of it
 NUMBERS = {type(None), type(...), bool, int, float, complex, str, bytes}
@@ -74,7 +74,7 @@ class StandIn:
 
 
 def loaded(message):
-    return plain.loads(message, lambda handle: StandIn())
+    return serialization.loads(message, lambda handle: StandIn())
 
 
 def as_message(tree, blobs=()):
@@ -99,7 +99,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("value", PLAIN)
 def test_plain_data_arrive_as_plain_data(value):
-    arrived = loaded(plain.dumps(value, pytest.fail))
+    arrived = loaded(serialization.dumps(value, pytest.fail))
     assert all(is_plain(part) for part in all_parts(arrived))
     if type(value) in (pd.DataFrame, pd.Series):
         pd.testing.assert_frame_equal(arrived, value)
@@ -124,16 +124,16 @@ def test_everything_else_stays_behind_and_travels_as_a_handle(thing):
 
     def handle(of):
         asked.append(of)
-        return plain.Handle(7, "object", "x", [])
+        return serialization.Handle(7, "object", "x", [])
 
-    arrived = loaded(plain.dumps([thing, {"deeper": (thing,)}], handle))
+    arrived = loaded(serialization.dumps([thing, {"deeper": (thing,)}], handle))
     assert all(is_plain(part) for part in all_parts(arrived))
     assert sum(type(part) is StandIn for part in all_parts(arrived)) == 2
     # Of an array, a view
     assert all(of is thing or isinstance(of, np.ndarray) for of in asked)
 
 
-TAGS = sorted(name[5:] for name in dir(plain._Reader) if name.startswith("read_"))
+TAGS = sorted(name[5:] for name in dir(serialization._Reader) if name.startswith("read_"))
 
 
 def random_tree(rng, depth=0):
@@ -164,7 +164,8 @@ def changed(rng, tree):
 
 def messages(rng):
     """Yield messages that are made up, and proper ones with something changed."""
-    proper = [plain.dumps([value, print], lambda thing: plain.Handle(1, "function", "print", [])) for value in PLAIN]
+    handle = serialization.Handle(1, "function", "print", [])
+    proper = [serialization.dumps([value, print], lambda thing: handle) for value in PLAIN]
     for _ in range(10_000):
         yield as_message(random_tree(rng), [bytes(8), b"ab"][: rng.randrange(3)])
         message = rng.choice(proper)
@@ -231,7 +232,7 @@ def test_a_message_that_would_grow_when_it_is_read_is_refused_before_it_does(nam
     assert middle - begin < 10 * (time.process_time() - middle) + 0.5
 
 
-# Outside, a stand-in takes the place of what stayed behind
+# Outside, a proxy takes the place of what stayed behind
 
 
 class Asked:
@@ -244,33 +245,33 @@ class Asked:
         self.actions.append(action)
 
 
-def stand_in(cls):
+def make_proxy(cls):
     bases = [(base.__module__, base.__qualname__) for base in cls.__mro__[:-1]]
-    return examiner.stand_in(Asked(), plain.Handle(3, "object", cls.__name__, bases))
+    return test_runner.make_proxy(Asked(), serialization.Handle(3, "object", cls.__name__, bases))
 
 
 @pytest.mark.parametrize(("name", "cls"), all_estimators(), ids=lambda one: one if isinstance(one, str) else "")
 def test_no_way_to_copy_a_model_of_a_student_makes_one_outside(name, cls):
-    model = stand_in(cls)
+    model = make_proxy(cls)
     assert isinstance(model, cls)
     for make in (model.__class__, lambda: model.__class__.__new__(model.__class__), type(model)):
-        with pytest.raises((examiner.NotPlain, TypeError)):
+        with pytest.raises((test_runner.NotPlain, TypeError)):
             make()
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(examiner.NotPlain):
+        with pytest.raises(test_runner.NotPlain):
             copied(model)
     assert vars(model)["_box"].actions == []
     clone(model)
     assert vars(model)["_box"].actions == ["clone"]
 
 
-def test_a_stand_in_is_of_no_class_that_a_module_would_have_to_be_loaded_for():
+def test_a_proxy_is_of_no_class_that_a_module_would_have_to_be_loaded_for():
     for module, name in [("antigravity", "fly"), ("sklearn", "__getattr__"), ("os", "system"), ("subprocess", "Popen")]:
-        made = examiner.stand_in(Asked(), plain.Handle(3, "object", "x", [(module, name)]))
-        assert made.__class__ is type(made) and type(made).__mro__[1] is examiner.Inside
+        made = test_runner.make_proxy(Asked(), serialization.Handle(3, "object", "x", [(module, name)]))
+        assert made.__class__ is type(made) and type(made).__mro__[1] is test_runner.StudentProxy
 
 
-# Between the examiner, which is not trusted either, and the grader
+# Between the test runner, which is not trusted either, and the grader
 
 CELLS = [Cell("assert True", "line-1"), Cell("1 + 1")]
 SAID = [{"cell": "line-1", "stopped": None, "late": False, "passed": True, "says": "passed"}]
@@ -280,8 +281,8 @@ SAID += [{"cell": None, "stopped": None, "late": False, "outputs": []}]
 def test_a_verdict_says_of_one_cell_whether_it_passed():
     passed = [{"output_type": "stream", "name": "stdout", "text": "passed\n"}]
     for outputs in (passed, [failure("expected 2, got 3")]):
-        examined = Examined(outputs)
-        assert read_verdict(CELLS[0], verdict(CELLS[0], examined)) == examined
+        result = CellResult(outputs)
+        assert read_verdict(CELLS[0], verdict(CELLS[0], result)) == result
 
 
 @pytest.mark.parametrize("number", [0, 1])

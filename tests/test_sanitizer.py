@@ -11,9 +11,9 @@ import matplotlib.figure
 import nbformat
 import pytest
 
-from coursegrader import reading
+from coursegrader import sanitizer
 from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
-from coursegrader.reading import clean, highlighted, rendered
+from coursegrader.sanitizer import clean, highlighted, rendered
 from coursegrader.similarity import normalised
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -282,7 +282,7 @@ def doubled(function, part, n):
 )
 def test_twice_the_text_takes_about_twice_the_time(function, part, monkeypatch):
     for limit in ("TEXT_CHARACTERS", "CODE_CHARACTERS", "HTML_CHARACTERS"):
-        monkeypatch.setattr(reading, limit, 10**9)
+        monkeypatch.setattr(sanitizer, limit, 10**9)
     once, twice = doubled(function, part, 10_000)
     assert twice < 3 * once + 0.05
     assert twice < 3
@@ -356,6 +356,6 @@ def test_colours_of_a_text_are_kept_unless_they_are_thousands():
 
 
 def test_the_mathjax_of_a_feedback_page_is_the_file_that_comes_with_the_book():
-    [template] = (reading.Path(reading.TEMPLATES) / "nbconvert" / "templates" / "feedback").iterdir()
-    digest = hashlib.sha384(reading.mathjax("tex-svg-full.js").encode()).digest()
+    [template] = (sanitizer.Path(sanitizer.TEMPLATES) / "nbconvert" / "templates" / "feedback").iterdir()
+    digest = hashlib.sha384(sanitizer.mathjax("tex-svg-full.js").encode()).digest()
     assert f'integrity="sha384-{base64.b64encode(digest).decode()}"' in template.read_text("utf-8")

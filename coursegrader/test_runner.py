@@ -1,10 +1,10 @@
-"""Outside the box: run the test cells of one submission, with stand-ins for what the student wrote.
+"""Run the test cells of a submission in a sandbox of their own, with proxies for what the student wrote.
 
 A test cell runs here, in a process that the student's code cannot reach. The names that it takes from the notebook are
-plain data, or an `Inside`: a stand-in that sends calls into the box and takes plain data back. What a test hands over
-is a copy: whatever the student's code does to it, the test's own things stay as they are.
+plain data, or a `StudentProxy`, which sends calls into the sandbox and takes plain data back. What a test hands over is
+a copy: whatever the student's code does to it, the test's own things stay as they are.
 
-This program is started once by `coursegrader.desk`, inside a bubblewrap of its own. For each submission it forks a
+This program is started once by `coursegrader.worker`, inside a bubblewrap of its own. For each submission it forks a
 process, in a sandbox that has no more than a student's: no network, no file of the course but this package and `data/`,
 nothing to write to. That process gets the cells of one notebook and says for each whether it passed; the server that
 asked checks the form of its answers and trusts nothing else about them.
@@ -32,15 +32,15 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from coursegrader import box, channel, plain, sandbox
-from coursegrader.cells import (
+from coursegrader import channel, sandbox, serialization, student_runner
+from coursegrader.protocol import (
     MESSAGE_CHARACTERS,
     OUTPUT_BYTES,
     Cell,
-    Examined,
+    CellResult,
     Limits,
     Malformed,
-    Room,
+    OutputBudget,
     checked_outputs,
     failure,
     read_notebook,
@@ -50,7 +50,7 @@ from mlcourse import checks
 
 MEMORY_BYTES = 4 * 2**30
 TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
-TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a stand-in may pass for
+TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a proxy may pass for
 PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
 # What is asked about most, and never stays here
 DATA = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray, np.float64}
@@ -63,7 +63,7 @@ class Stopped(BaseException):
 
 
 class Gone(Stopped):
-    """The box is gone, and with it the rest of the submission."""
+    """The student's process has ended, and with it the rest of the submission."""
 
 
 class NotPlain(TypeError):
@@ -73,37 +73,37 @@ class NotPlain(TypeError):
 def main() -> None:
     """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    walls = None if "--no-sandbox" in sys.argv else sandbox.Walls(writable=False)
-    for name in box.MODULES:
+    profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=False)
+    for name in student_runner.MODULES:
         importlib.import_module(name)
-    box.know_arrays()
+    student_runner.know_arrays()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*box.GARBAGE)
+    gc.set_threshold(*student_runner.GARBAGE)
     files = sandbox.ordinary_files()
     control.sendall(b"ready")
     for _, core, descriptors in sandbox.requests(control, 2):
         child = os.fork()
         if child == 0:
             sandbox.stay_on(core)
-            sandbox.guard(serve, descriptors, files, walls)
+            sandbox.run_sandboxed(serve, descriptors, files, profile)
         for descriptor in descriptors:
             os.close(descriptor)
         control.sendall(sandbox.outcome(child))
 
 
 def serve(server: int, student: int) -> None:
-    """Read a notebook from the first socket and answer there, cell by cell; the box is at the end of the second."""
+    """Read a notebook from the first socket and answer there, cell by cell; the sandbox is at the end of the second."""
     sandbox.silence()
     server = socket.socket(fileno=server)
     cells, secret, limits = read_notebook(channel.receive(server))
     checks._secret = secret
-    for cell, examined in zip(cells, examine(cells, socket.socket(fileno=student), limits)):
-        channel.send(server, verdict(cell, examined))
+    for cell, result in zip(cells, run_notebook(cells, socket.socket(fileno=student), limits)):
+        channel.send(server, verdict(cell, result))
 
 
-def examine(cells: list[Cell], connection: socket.socket, limits: Limits) -> Iterator[Examined]:
-    """Run a notebook: the student's cells in the box at the other end of `connection`, the tests here.
+def run_notebook(cells: list[Cell], connection: socket.socket, limits: Limits) -> Iterator[CellResult]:
+    """Run a notebook: the student's cells in the sandbox at the other end of `connection`, the tests here.
 
     Parameters
     ----------
@@ -113,40 +113,40 @@ def examine(cells: list[Cell], connection: socket.socket, limits: Limits) -> Ite
 
     Yields
     ------
-    Examined
+    CellResult
         One for each cell, until one of them has stopped.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     signal.signal(signal.SIGALRM, too_long)
-    there, room = Box(connection, limits), Room()
+    client, budget = RunnerClient(connection, limits), OutputBudget()
     for cell in cells:
-        there.late = False
-        outputs = run_student(there, cell.source, room) if cell.grade_id is None else run_test(there, cell)
-        yield Examined(outputs, there.gone, there.late)
-        if there.gone:
+        client.late = False
+        outputs = run_student(client, cell.source, budget) if cell.grade_id is None else run_test(client, cell)
+        yield CellResult(outputs, client.gone, client.late)
+        if client.gone:
             return
 
 
-def run_student(box, source, room):
-    """Run a cell of the student in the box and return its outputs, as far as there is room for them."""
+def run_student(client, source, budget):
+    """Run a cell of the student in the sandbox and return its outputs, as far as there is room for them."""
     begin = time.monotonic()
     try:
-        return room.fitted(checked_outputs(box.do("cell", source, room.left, seconds=box.limits.cell)))
+        return budget.fitted(checked_outputs(client.do("cell", source, budget.left, seconds=client.limits.cell)))
     except (Exception, Stopped) as error:
         return [failure(f"this cell was stopped: {error}")]
     finally:
         # What the cell says of that is no proof
-        box.late = box.late or time.monotonic() - begin >= box.limits.cell
+        client.late = client.late or time.monotonic() - begin >= client.limits.cell
 
 
-def run_test(box, cell):
+def run_test(client, cell):
     """Run a test cell here and return its outputs: a line that says that it passed, or one error."""
     printed = io.StringIO()
     try:
         code, names = compiled(cell.grade_id, cell.source)
-        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **box.names(names)}
-        checks._elsewhere = box
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), box.limit():
+        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **client.names(names)}
+        checks._elsewhere = client
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), client.limit():
             exec(code, space)
         return [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:2000] or "passed\n"}]
     except checks.CheckFailed as error:
@@ -158,7 +158,7 @@ def run_test(box, cell):
     finally:
         checks._elsewhere = None
         with contextlib.suppress(Exception, Stopped):
-            box.forget()
+            client.forget()
 
 
 @functools.lru_cache(1000)
@@ -189,8 +189,8 @@ def free_names(source):
     return sorted(used - own - set(dir(builtins)))
 
 
-class Box:
-    """The other end: what is sent into the box, and what comes back."""
+class RunnerClient:
+    """The other end: what is sent into the sandbox, and what comes back."""
 
     def __init__(self, connection, limits):
         self.connection, self.limits = connection, limits
@@ -211,7 +211,7 @@ class Box:
             self.deadline = None
 
     def do(self, action, *arguments, seconds=None):
-        """Have the box do something and return what came of it.
+        """Have the sandbox do something and return what came of it.
 
         Raises
         ------
@@ -220,7 +220,7 @@ class Box:
         Stopped
             If the time is over.
         Gone
-            If the box has ended, or says what it cannot say.
+            If the sandbox has ended, or says what it cannot say.
         """
         now = time.monotonic()
         ends = min(self.end, now + (seconds or self.limits.question), self.deadline or self.end)
@@ -247,7 +247,7 @@ class Box:
 
     @contextlib.contextmanager
     def exchange(self):
-        """Give the box up if a question remains without its answer, since the next would get it."""
+        """Give the sandbox up if a question remains without its answer, since the next would get it."""
         self.turns += 1
         try:
             yield
@@ -272,7 +272,7 @@ class Box:
         channel.send(self.connection, message, ends + self.limits.grace)
 
     def receive(self, ends, most):
-        message = plain.loads(channel.receive(self.connection, ends + self.limits.grace, most), self.inside)
+        message = serialization.loads(channel.receive(self.connection, ends + self.limits.grace, most), self.inside)
         if type(message) is not list or not message or type(message[0]) is not str or len(message) != 2:
             raise Malformed("a message that is not well formed")
         kind, content = message
@@ -324,34 +324,34 @@ class Box:
             raise NotPlain("an answer that is private to the test")
         return thing_at(handed_in, answer["is"])
 
-    # What comes from the box
+    # What comes from the sandbox
 
     def inside(self, handle):
-        """Return the stand-in for a handle, or the test's own thing that comes back."""
+        """Return the proxy for a handle, or the test's own thing that comes back."""
         if handle.number < 0:
             return self.local[-1 - handle.number]
         if handle.number not in self.insides:
-            self.insides[handle.number] = stand_in(self, handle)
+            self.insides[handle.number] = make_proxy(self, handle)
         return self.insides[handle.number]
 
-    # What the box asks of things that stay here
+    # What the sandbox asks of things that stay here
 
     def reference(self, thing):
-        """Return how the box may know a thing of the test that it must not see."""
+        """Return how the sandbox may know a thing of the test that it must not see."""
         number = self.numbers.setdefault(id(thing), len(self.local))
         self.local[number] = thing
         of = thing if isinstance(thing, type) else type(thing)
         return "outside", number, of.__name__, [[base.__module__, base.__qualname__] for base in of.__mro__[:-1]]
 
     def generator(self, thing):
-        """Return how the box may know a generator: it goes on with its own copy, unless the test has drawn since."""
+        """Return the reference to a generator: the student's copy goes on, unless the test has drawn since."""
         state = thing.bit_generator.state
         _, number, before = self.generators.get(id(thing), (None, len(self.generators), None))
         self.generators[id(thing)] = thing, number, state
         return ("generator", number) if state == before else ("generator", number, thing.bit_generator)
 
     def answer(self, question):
-        """Return the message that answers a question of the box, and the exception that ends the test, if any."""
+        """Return the message that answers a question of the sandbox, and the exception that ends the test, if any."""
         try:
             if self.turns > TURNS:
                 raise Stopped("your code and the check call each other without end")
@@ -390,62 +390,62 @@ FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 def is_public(thing, name):
-    """Return whether the box may read this attribute of a thing that belongs to the test."""
+    """Return whether the sandbox may read this attribute of a thing that belongs to the test."""
     if isinstance(thing, FUNCTIONS):
         return name == "__name__"
     return isinstance(name, str) and (not name.startswith("_") or name in ("__sklearn_tags__", "__sklearn_clone__"))
 
 
 class Pickler(pickle.Pickler):
-    """Write a message to the box; whatever belongs to the test stays here."""
+    """Write a message to the sandbox; whatever belongs to the test stays here."""
 
-    def __init__(self, file, box):
+    def __init__(self, file, client):
         super().__init__(file, protocol=5)
-        self.box = box
+        self.client = client
 
     def persistent_id(self, thing):
         if type(thing) in DATA:
             return None
-        # Not isinstance: a stand-in passes for something else
-        if issubclass(type(thing), Inside):
+        # Not isinstance: a proxy passes for something else
+        if issubclass(type(thing), StudentProxy):
             return "inside", thing._number
         if type(thing) is np.random.Generator:
-            return self.box.generator(thing)
+            return self.client.generator(thing)
         if isinstance(thing, types.MethodType):
-            return self.box.reference(thing) if type(thing.__self__).__module__ == TESTS else None
+            return self.client.reference(thing) if type(thing.__self__).__module__ == TESTS else None
         if isinstance(thing, (types.FunctionType, type)):
-            return self.box.reference(thing) if thing.__module__ == TESTS else None
+            return self.client.reference(thing) if thing.__module__ == TESTS else None
         if type(thing).__module__ == TESTS:
-            return self.box.reference(thing)
+            return self.client.reference(thing)
         return None
 
 
-class Inside:
-    """A stand-in for a function, a class or an object of the student.
+class StudentProxy:
+    """A proxy for a function, a class or an object of the student.
 
     It can be called, asked for its attributes and items, and looped over. It is no number, no string and no array, and
     equal to nothing: to take it for one is an error.
     """
 
-    def __init__(self, box, number, says):
-        self.__dict__.update(_box=box, _number=number, _says=says, _handed_in={})
+    def __init__(self, client, number, says):
+        self.__dict__.update(_client=client, _number=number, _says=says, _handed_in={})
 
     def __call__(self, *arguments, **options):
-        answer = self._box.do("call", self._number, list(arguments), options)
+        answer = self._client.do("call", self._number, list(arguments), options)
         handed_in = {**dict(enumerate(arguments)), **options}
-        result = self._box.result(answer, handed_in)
-        if issubclass(type(result), Inside):
+        result = self._client.result(answer, handed_in)
+        if issubclass(type(result), StudentProxy):
             result.__dict__["_handed_in"] = handed_in
         return result
 
     def __getattr__(self, name):
         if name.startswith(("__array", "_repr", "_ipython")):
             raise AttributeError(name)
-        return self._box.do("get", self._number, name)
+        return self._client.do("get", self._number, name)
 
     def __sklearn_clone__(self):
-        """Clone in the box: nothing is built here with a class and parameters that the student chooses."""
-        return self._box.do("clone", self._number)
+        """Clone in the sandbox: nothing is built here with a class and parameters that the student chooses."""
+        return self._client.do("clone", self._number)
 
     def __copy__(self):
         raise NotPlain(f"the test cannot copy {self._says}")
@@ -460,24 +460,24 @@ class Inside:
         raise NotPlain(f"the test cannot change {self._says}")
 
     def __getitem__(self, key):
-        return self._box.do("item", self._number, key)
+        return self._client.do("item", self._number, key)
 
     def __len__(self):
-        length = self._box.do("length", self._number)
+        length = self._client.do("length", self._number)
         if type(length) is not int:
             raise NotPlain("a length that is not a whole number")
         return length
 
     def __contains__(self, item):
-        return self._box.do("contains", self._number, item) is True
+        return self._client.do("contains", self._number, item) is True
 
     def __iter__(self):
-        iterator = self._box.do("iterate", self._number)
-        while items := self._box.result(self._box.do("next", iterator._number), self._handed_in):
+        iterator = self._client.do("iterate", self._number)
+        while items := self._client.result(self._client.do("next", iterator._number), self._handed_in):
             yield items[0]
 
     def __repr__(self):
-        shown = self._box.do("show", self._number)
+        shown = self._client.do("show", self._number)
         if type(shown) is not str:
             raise NotPlain("a text that is not well formed")
         return shown
@@ -492,18 +492,18 @@ class Inside:
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __mod__ = __rmod__ = __floordiv__ = _refuse
 
 
-def stand_in(box, handle):
-    """Return a stand-in for `handle` that passes for an instance of the nearest class of a trusted package."""
+def make_proxy(client, handle):
+    """Return a proxy for `handle` that passes for an instance of the nearest class of a trusted package."""
     base = nearest(handle.bases)
     members = {} if base is None or handle.kind != "object" else {"__class__": claim(base)}
     says = {"class": "the class", "function": "the function", "object": "an object of type"}[handle.kind]
     name = handle.name if handle.name.isidentifier() else "object"
-    return type(name, (Inside,), members)(box, handle.number, f"{says} {name}")
+    return type(name, (StudentProxy,), members)(client, handle.number, f"{says} {name}")
 
 
 @functools.cache
 def claim(base):
-    """Return the ``__class__`` of stand-ins for objects of a class: one that derives from it and makes no object."""
+    """Return the ``__class__`` of proxies for objects of a class: one that derives from it and makes no object."""
 
     def refuse(cls, *arguments, **options):
         raise NotPlain(f"the test cannot make another {base.__name__}")
@@ -530,24 +530,24 @@ def known(module, name):
 
 
 def is_trusted(module):
-    """Return whether a class of this module may stand in for one of the box."""
+    """Return whether a class of this module may stand in for one of the sandbox."""
     return module.split(".")[0] in TRUSTED
 
 
 def is_description(content):
-    """Whether this is how the box describes an error: the names of its classes, its message, the student's line."""
+    """Whether this describes an error: the names of its classes, its message, the student's line."""
     if type(content) is not list or [type(part) for part in content] != [list, str, str] or not content[0]:
         return False
     return all(type(name) is list and [type(word) for word in name] == [str, str] for name in content[0])
 
 
 def error_of(kinds, message, line):
-    """Return the error that the box describes: of the nearest class that is known here, with a text and no more."""
+    """Return the error that the sandbox describes: of the nearest class that is known here, with a text and no more."""
     message, line = message[:MESSAGE_CHARACTERS], line[:MESSAGE_CHARACTERS]
     for module, name in kinds:
-        if [module, name] == ["coursegrader.box", "TimeLimit"]:
+        if [module, name] == ["coursegrader.student_runner", "TimeLimit"]:
             return Stopped(TOO_LONG)
-        if [module, name] == ["coursegrader.cells", "Malformed"]:
+        if [module, name] == ["coursegrader.protocol", "Malformed"]:
             return Stopped(message)
         if [module, name] == ["mlcourse.checks", "CheckFailed"]:
             return checks.CheckFailed(message)
@@ -574,7 +574,7 @@ def as_list(way):
 def thing_at(holder, way):
     """Return the thing among the arguments to which the keys in `way` lead: through containers and models."""
     for key in as_list(way):
-        # Not isinstance: a stand-in passes for a model, and has nothing that the box may name
+        # Not isinstance: a proxy passes for a model, and has nothing that the sandbox may name
         is_model = issubclass(type(holder), BaseEstimator)
         try:
             holder = vars(holder)[key] if is_model else holder[key] if type(holder) in (list, tuple, dict) else {}[key]

@@ -1,8 +1,8 @@
 """No object with behaviour is ever built from what a student's process says: what crosses is plain data.
 
-Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the box that student code runs in
-as they are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be
-asked to be called. `PLAIN` has all types that `loads` ever makes.
+Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the sandbox of student code as they
+are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be asked to
+be called. `PLAIN` has all types that `loads` ever makes.
 
 A message is a JSON text, and the raw bytes of the arrays in it. The reader trusts nothing: sizes, shapes, types and the
 number of things are checked before anything is made of them.
@@ -19,8 +19,8 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from coursegrader.cells import Malformed
 from coursegrader.channel import MAX_BYTES
+from coursegrader.protocol import Malformed
 
 MAX_DEPTH = 40
 MAX_ITEMS = 1_000_000
@@ -40,7 +40,7 @@ PLAIN = (*PLAIN, np.ndarray, np.generic, pd.Index, pd.api.extensions.ExtensionAr
 
 
 class Handle:
-    """A thing that stays in the box: its number, its kind (function, class or object) and what it says of its type.
+    """A thing that stays in the sandbox: its number, its kind (function, class or object) and what it says of its type.
 
     Attributes
     ----------

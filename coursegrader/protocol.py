@@ -1,4 +1,4 @@
-"""What goes to a desk, and what comes back: the cells of a notebook, limits of time, and outputs.
+"""What goes to a worker, and what comes back: the cells of a notebook, limits of time, and outputs.
 
 What the processes in the sandboxes say is read here, by the process that is trusted: texts of JSON of a bearable
 size, in one form. A test cell has passed or not, and of a student's cell come texts and pictures.
@@ -47,9 +47,9 @@ class Limits:
     total : float
         A notebook.
     question : float
-        A call that a test makes, or another question that the box is asked.
+        A call that a test makes, or another question that the sandbox is asked.
     grace : float
-        What an answer may be late, before the box counts as lost.
+        Grace period before the sandbox is declared dead.
     """
 
     cell: float = 60
@@ -60,12 +60,12 @@ class Limits:
 
     @property
     def patience(self):
-        """How long an examiner can be silent at most, unless it hangs itself."""
+        """Seconds for which a test runner can be silent, unless it hangs."""
         return max(self.cell, self.test + 2 * self.question) + 6 * self.grace
 
 
 @dataclasses.dataclass
-class Examined:
+class CellResult:
     """What became of a cell: its outputs, why nothing is run after it, if so, and whether a limit of time decided."""
 
     outputs: list[dict]
@@ -74,7 +74,7 @@ class Examined:
 
 
 @dataclasses.dataclass
-class Result:
+class NotebookResult:
     """What became of a notebook: outputs per cell, seconds, and why it was stopped, if it was.
 
     A test cell passed if and only if its outputs hold no error. Every test cell has at least one output. `late` says
@@ -87,14 +87,14 @@ class Result:
     late: bool = False
 
 
-def result_of(cells: list[Cell], examined: list[Examined], seconds: float) -> Result:
-    """Return the result of a notebook of which perhaps not every cell was examined."""
-    stopped = examined[-1].stopped if examined else None
-    late = any(cell.late for cell in examined)
-    if len(examined) < len(cells) and not stopped:
+def result_of(cells: list[Cell], results: list[CellResult], seconds: float) -> NotebookResult:
+    """Return the result of a notebook from those of its cells, of which the last may be missing."""
+    stopped = results[-1].stopped if results else None
+    late = any(cell.late for cell in results)
+    if len(results) < len(cells) and not stopped:
         stopped, late = "this check ended with your answer in a way that nothing else can follow", True
-    rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(examined) :]]
-    return Result([*(cell.outputs for cell in examined), *rest], seconds, stopped, late)
+    rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(results) :]]
+    return NotebookResult([*(cell.outputs for cell in results), *rest], seconds, stopped, late)
 
 
 def failure(message):
@@ -103,11 +103,11 @@ def failure(message):
     return {"output_type": "error", "ename": "CheckFailed", "evalue": message, "traceback": [message]}
 
 
-# What an examiner is told, and what it says
+# What a test runner is told, and what it says
 
 
 def notebook(cells: list[Cell], secret: Sequence[int], limits: Limits) -> bytes:
-    """Return the text that tells an examiner what to run."""
+    """Return the text that tells a test runner what to run."""
     told = {"cells": list(map(dataclasses.asdict, cells)), "secret": list(secret)}
     return json.dumps({**told, "limits": dataclasses.asdict(limits)}).encode()
 
@@ -118,21 +118,21 @@ def read_notebook(text: bytes) -> tuple[list[Cell], tuple[int, ...], Limits]:
     return [Cell(**cell) for cell in told["cells"]], tuple(told["secret"]), Limits(**told["limits"])
 
 
-def verdict(cell: Cell, examined: Examined) -> bytes:
-    """Return the text in which an examiner says what became of a cell."""
-    said = {"cell": cell.grade_id, "stopped": examined.stopped, "late": examined.late}
+def verdict(cell: Cell, result: CellResult) -> bytes:
+    """Return the text in which a test runner says what became of a cell."""
+    said = {"cell": cell.grade_id, "stopped": result.stopped, "late": result.late}
     if cell.grade_id is None:
-        said["outputs"] = examined.outputs
+        said["outputs"] = result.outputs
     else:
-        [output] = examined.outputs
+        [output] = result.outputs
         said["passed"] = output["output_type"] == "stream"
         said["says"] = output["text"] if said["passed"] else output["evalue"]
     # What UTF-8 cannot hold would stop whoever writes the notebook
     return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def read_verdict(cell: Cell, text: bytes) -> Examined:
-    """Read what an examiner says of a cell. Its process is not trusted.
+def read_verdict(cell: Cell, text: bytes) -> CellResult:
+    """Read what a test runner says of a cell. Its process is not trusted.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def read_verdict(cell: Cell, text: bytes) -> Examined:
 
     Returns
     -------
-    Examined
+    CellResult
 
     Raises
     ------
@@ -158,15 +158,15 @@ def read_verdict(cell: Cell, text: bytes) -> Examined:
         or not all(isinstance(said[key], of) for key, of in form.items())
         or said["cell"] != cell.grade_id
     ):
-        raise Malformed("the examiner says something that is not well formed")
+        raise Malformed("the test runner says something that is not well formed")
     stopped = said["stopped"] and said["stopped"][:MESSAGE_CHARACTERS]
     if cell.grade_id is None:
-        return Examined(checked_outputs(said["outputs"]), stopped, said["late"])
+        return CellResult(checked_outputs(said["outputs"]), stopped, said["late"])
     if said["passed"]:
         output = {"output_type": "stream", "name": "stdout", "text": said["says"][:MESSAGE_CHARACTERS]}
     else:
         output = failure(said["says"])
-    return Examined([output], stopped, said["late"])
+    return CellResult([output], stopped, said["late"])
 
 
 def parsed(text: bytes) -> object:
@@ -184,7 +184,7 @@ def checked_outputs(outputs: object) -> list[dict]:
 
     Of a display remain the kinds that are shown, and no metadata.
     """
-    # Not isinstance, since a stand-in may pass for something else
+    # Not isinstance, since a proxy may pass for something else
     if type(outputs) is not list or len(outputs) > MOST_OUTPUTS or not all(type(output) is dict for output in outputs):
         raise Malformed("outputs that are not well formed")
     for output in outputs:
@@ -206,7 +206,7 @@ def checked_outputs(outputs: object) -> list[dict]:
     return outputs
 
 
-class Room:
+class OutputBudget:
     """How much a notebook may show: what does not fit any more is cut off, cell by cell."""
 
     def __init__(self):

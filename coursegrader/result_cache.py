@@ -1,4 +1,4 @@
-"""What became of a submission: found among the stored results, or worked out at a desk."""
+"""The results of submissions, stored by what they depend on."""
 
 import functools
 import hashlib
@@ -11,13 +11,14 @@ from pathlib import Path
 from nbformat import NotebookNode, from_dict
 from nbgrader.utils import is_grade, is_solution
 
-from coursegrader.cells import Cell
-from coursegrader.desk import ROOT, Desk
 from coursegrader.files import write_whole
+from coursegrader.protocol import Cell
+from coursegrader.worker import ROOT, Worker
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 # What runs a submission; the rest of this package collects, records and shows
-EXECUTION = ["box", "cells", "channel", "desk", "examiner", "limits", "plain", "sandbox", "seccomp"]
+EXECUTION = ["channel", "limits", "protocol", "sandbox", "seccomp", "serialization"]
+EXECUTION += ["student_runner", "test_runner", "worker"]
 DEPENDS_ON = [f"coursegrader/{name}.py" for name in EXECUTION]
 DEPENDS_ON += ["coursegrader/system_calls.txt", "mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock"]
 
@@ -42,18 +43,18 @@ def write_outputs(notebook: NotebookNode, result: dict) -> None:
     notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
 
 
-class Results:
+class ResultCache:
     """The results of a course, stored by what they depend on.
 
     Parameters
     ----------
     root : pathlib.Path
         The folder of the course.
-    desk : Desk
+    worker : Worker
     """
 
-    def __init__(self, root: Path, desk: Desk):
-        self.folder, self.desk = Path(root) / "_build" / "graded", desk
+    def __init__(self, root: Path, worker: Worker):
+        self.folder, self.worker = Path(root) / "_build" / "graded", worker
 
     def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
         """Return the stored result of a notebook with these words of the secret, or None."""
@@ -63,8 +64,8 @@ class Results:
             return None
 
     def work_out(self, cells: list[Cell], words: Sequence[int]) -> dict:
-        """Run a notebook at the desk and store the result."""
-        return self.store(cells, words, self.desk.grade(cells, words))
+        """Run a notebook at the worker and store the result."""
+        return self.store(cells, words, self.worker.grade(cells, words))
 
     def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
         """Store a result and return it. One that a limit of time decided is not stored: a second run may differ."""
@@ -74,12 +75,12 @@ class Results:
 
     def _path(self, cells, words):
         text = json.dumps([list(words), *((cell.source, cell.grade_id) for cell in cells)])
-        key = hashlib.sha256((circumstances() + text).encode("utf-8", "surrogatepass")).hexdigest()
+        key = hashlib.sha256((environment_fingerprint() + text).encode("utf-8", "surrogatepass")).hexdigest()
         return self.folder / f"{key}.json"
 
 
 @functools.cache
-def circumstances() -> str:
+def environment_fingerprint() -> str:
     """Return a hash of what a result depends on beside the notebook: code that runs it, helper, data, packages."""
     digest = hashlib.sha256(sys.version.encode())
     for name in PACKAGES:
