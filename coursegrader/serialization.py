@@ -1,8 +1,8 @@
 """No object with behaviour is ever built from what a student's process says: what crosses is plain data.
 
-Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the sandbox of student code as they
-are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be asked to
-be called. `PLAIN` has all types that `loads` ever makes.
+Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the sandbox of student code as
+they are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be
+called. `PLAIN` has all types that `loads` ever makes.
 
 A message is a JSON text, and the raw bytes of the arrays in it. The reader trusts nothing: sizes, shapes, types and the
 number of things are checked before anything is made of them.
