@@ -8,12 +8,13 @@ from traitlets.config import Application
 # Else nbgrader says that this file cannot be read and goes on without it, and so without the sandbox for students' code
 Application.raise_config_file_errors = True
 
-from nbgrader.converters import GenerateFeedback
+from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
     ClearHiddenTests,
     ClearMarkScheme,
+    ClearOutput,
     SaveAutoGrades,
 )
 
@@ -21,11 +22,11 @@ from coursegrader import sanitizer
 from coursegrader.preprocessors import (
     DrawAnew,
     GradeInSandbox,
+    SayAsHandedIn,
     SayWhatHappened,
     ShowHintsOnly,
     ShowRawAsText,
     ShowWithinLimits,
-    WriteFeedback,
 )
 from coursegrader.submissions import ReadSubmission, before_grading
 
@@ -48,6 +49,10 @@ c.ClearMarkScheme.enforce_metadata = False
 # What students hand in is checked and repaired first.
 c.Autograde.exporter_class = ReadSubmission
 c.Autograde.pre_convert_hook = before_grading
+# All outputs but those of cells that need not run are made anew
+c.Autograde.sanitize_preprocessors = [
+    step for step in Autograde.sanitize_preprocessors.default() if step is not ClearOutput
+]
 # Nor is what was put aside there copied.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.unreadable*"]
 
@@ -56,7 +61,6 @@ c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedb
 c.GradeInSandbox.secret_file = "secret.json"
 c.Autograde.autograde_preprocessors = [GradeInSandbox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
-c.GenerateFeedback.exporter_class = WriteFeedback
 c.GenerateFeedback.preprocessors = [
     *GenerateFeedback.preprocessors.default(),
     ClearHiddenTests,
@@ -78,7 +82,7 @@ c.HTMLExporter.filters = {
     "mathjax_itself": sanitizer.mathjax,
     "csp_hash": sanitizer.csp_hash,
 }
-c.HTMLExporter.preprocessors = [ShowRawAsText, ShowWithinLimits]
+c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 
 # In the head of both pages, where nbgrader's templates load MathJax, stands the course's own: nbconvert looks there.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

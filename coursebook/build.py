@@ -46,13 +46,11 @@ SITE_INPUTS = (
     "references.bib",
     "pyproject.toml",
 )
-# A build makes millions of small objects and drops few, so Python's search for garbage takes most of the time. And
-# importing the package that lets jsonschema check international addresses, which no notebook has, takes seconds. Giving
+# A build makes millions of small objects and drops few, so Python's search for garbage takes most of the time. Giving
 # back all memory at the end, piece by piece, takes as long.
 SPHINX = """
 import gc, os, sys
 gc.disable()
-sys.modules["rfc3987_syntax"] = None
 from jupyter_book.cli.main import main
 main(standalone_mode=False)
 sys.stdout.flush()
@@ -129,7 +127,6 @@ def _is_current(root, stamp):
 
 def _execution():
     """Import what executes notebooks, which takes too long for a build with nothing changed."""
-    sys.modules.setdefault("rfc3987_syntax", None)
     return importlib.import_module("coursebook.execution")
 
 

@@ -139,8 +139,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress):
     students, summary.missed = students_of(lab, root)
     everybody = len(students) + len(summary.missed)
     graded = Index(root / "_build" / "graded" / f"{lab}.json")
-    expected = len(students) - (0 if again else len(graded.entries))
-    places = pool(workers, sandbox, scheduler, cells_of(source), expected)
+    places = pool(workers, sandbox, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
         stored = ResultCache(root, None)
@@ -290,8 +289,8 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     notes += [f"Refused: {refused}"] if refused else []
     with contextlib.suppress(OSError):
         timestamp = (folder / "timestamp.txt").read_text("utf-8")
-        return Prepared(student, notebook, cells_of(notebook), mark, words, timestamp, notes)
-    return Prepared(student, notebook, cells_of(notebook), mark, words, None, notes)
+        return Prepared(student, notebook, cells_of(notebook, source), mark, words, timestamp, notes)
+    return Prepared(student, notebook, cells_of(notebook, source), mark, words, None, notes)
 
 
 def fingerprint(paths) -> str:
@@ -444,16 +443,13 @@ class Entry:
 
 
 @contextlib.contextmanager
-def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Callable, int]]:
+def pool(workers, sandbox, scheduler) -> Iterator[tuple[Callable, int]]:
     """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
     if scheduler is None:
         workers = workers or len(os.sched_getaffinity(0))
         idle = queue.SimpleQueue()
         cores = sorted(os.sched_getaffinity(0))
-        every = [
-            Worker(sandbox, reference, expected // workers, core)
-            for core in itertools.islice(itertools.cycle(cores), workers)
-        ]
+        every = [Worker(sandbox, core) for core in itertools.islice(itertools.cycle(cores), workers)]
         for worker in every:
             idle.put(worker)
         executor = concurrent.futures.ThreadPoolExecutor(workers)
@@ -474,8 +470,7 @@ def pool(workers, sandbox, scheduler, reference, expected) -> Iterator[tuple[Cal
         raise GradingError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     with client, client.get_executor(pure=False) as executor:
         width = sum(client.nthreads().values()) or 1
-        there = [asdict(cell) for cell in reference]
-        yield lambda cells, words: executor.submit(run_there, list(map(asdict, cells)), words, there, sandbox), width
+        yield lambda cells, words: executor.submit(run_there, list(map(asdict, cells)), words, sandbox), width
 
 
 def _run_here(idle, cells, words):
@@ -486,13 +481,11 @@ def _run_here(idle, cells, words):
         idle.put(worker)
 
 
-def run_there(cells: list[dict], words: Sequence[int], reference: list[dict], sandbox: bool) -> dict:
+def run_there(cells: list[dict], words: Sequence[int], sandbox: bool) -> dict:
     """Run a notebook in a process of a Dask cluster, on the one worker of that process, which serves all labs."""
     from coursegrader.preprocessors import the_worker
 
-    worker = the_worker(sandbox)
-    worker.reference = [Cell(**cell) for cell in reference]
-    return run(worker, [Cell(**cell) for cell in cells], words)
+    return run(the_worker(sandbox), [Cell(**cell) for cell in cells], words)
 
 
 def run(worker: Worker, cells: list[Cell], words: Sequence[int]) -> dict:

@@ -6,10 +6,8 @@ import re
 import textwrap
 from pathlib import Path
 
-from nbconvert.exporters import HTMLExporter
-from nbconvert.filters import Highlight2HTML, strip_ansi
-from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
-from nbformat.v4 import new_markdown_cell
+from nbconvert.filters import strip_ansi
+from nbformat.v4 import new_markdown_cell, new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Bool, Unicode
@@ -23,8 +21,8 @@ from coursegrader.worker import Worker
 OUTPUT_CHARACTERS = 100_000  # of a text that a cell shows
 PAGE_CHARACTERS = 1_000_000  # of all that the cells of a notebook show, but for pictures
 ANSI_CODES = 1000  # of a text in colours, since nbconvert copies the text at each of them
-WITHOUT_TEXT = re.compile(r"<img\b(?![^>]*\salt=)")
-NO_TEXT = "No description has been provided for this image"
+HANDED_IN = "As handed in (no check needs this cell):"
+NOT_RUN = "Handed in without an output, and not run (no check needs this cell)."
 
 
 class GradeInSandbox(NbGraderPreprocessor):
@@ -36,13 +34,13 @@ class GradeInSandbox(NbGraderPreprocessor):
     )
 
     def preprocess(self, nb, resources):
-        root, worker, cells = Path(self.coursedir_root), the_worker(self.sandbox), cells_of(nb)
+        root, worker = Path(self.coursedir_root), the_worker(self.sandbox)
         lab, secret = resources["nbgrader"]["assignment"], secret_of(self.config)
+        cells = cells_of(nb, instructor_notebook(root, lab))
         draw = secret.draw(lab)
         words, results = secret.words(lab, draw), ResultCache(root, worker)
         result = results.find(cells, words)
         if result is None:
-            worker.reference = cells_of(instructor_notebook(root, lab))
             result = results.work_out(cells, words)
         write_outputs(nb, result)
         nb.metadata.mlcourse["draw"] = draw
@@ -99,6 +97,16 @@ class SayWhatHappened(NbGraderPreprocessor):
         return nb, resources
 
 
+class SayAsHandedIn(NbGraderPreprocessor):
+    """Say of a cell that no check needed that its output is the one with which it was handed in."""
+
+    def preprocess_cell(self, cell, resources, index):
+        if cell.cell_type == "code" and cell.metadata.get("mlcourse", {}).get("as_handed_in"):
+            sentence = HANDED_IN if cell.outputs else NOT_RUN
+            cell.outputs.insert(0, new_output("display_data", {"text/plain": sentence}))
+        return cell, resources
+
+
 class ShowWithinLimits(NbGraderPreprocessor):
     """Leave of what the cells of a notebook show as much as a browser, and what writes the page, can bear."""
 
@@ -137,20 +145,6 @@ class ShowRawAsText(NbGraderPreprocessor):
         if cell.cell_type == "raw":
             cell.cell_type, cell.source = "markdown", textwrap.indent(cell.source, " " * 4, lambda line: True)
         return cell, resources
-
-
-class WriteFeedback(HTMLExporter):
-    """Write a feedback page as nbconvert does, but without reading it again, which takes longer than to write it.
-
-    nbconvert does that for pictures without a text, and for a template that nbgrader does not use.
-    """
-
-    def from_notebook_node(self, nb, resources=None, **options):
-        resources = self._init_resources(resources)
-        self.register_filter("highlight_code", self.filters.get("highlight_code") or Highlight2HTML(parent=self))
-        self.register_filter("filter_data_type", WidgetsDataTypeFilter(self._nb_metadata, resources, parent=self))
-        page, resources = super(HTMLExporter, self).from_notebook_node(nb, resources, **options)
-        return WITHOUT_TEXT.sub(f'<img alt="{NO_TEXT}"', page), resources
 
 
 def one_line(sentence):

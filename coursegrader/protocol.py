@@ -28,10 +28,14 @@ class Malformed(Exception):
 
 @dataclasses.dataclass
 class Cell:
-    """A code cell of a notebook: the student's, or a test if it has a `grade_id`."""
+    """A code cell of a notebook: the student's, or a test if it has a `grade_id`.
+
+    One with a list `defers` runs only if a name in that list is missing.
+    """
 
     source: str
     grade_id: str | None = None
+    defers: list[str] | None = None
 
 
 @dataclasses.dataclass
@@ -77,11 +81,12 @@ class CellResult:
 class NotebookResult:
     """What became of a notebook: outputs per cell, seconds, and why it was stopped, if it was.
 
-    A test cell passed if and only if its outputs hold no error. Every test cell has at least one output. `late` says
+    A test cell passed if and only if its outputs hold no error. Every test cell has at least one output. Those of a
+    deferred cell are None. `late` says
     that a limit of time decided about something: another run may end in another way.
     """
 
-    outputs: list[list[dict]]
+    outputs: list[list[dict] | None]
     seconds: float = 0.0
     stopped: str | None = None
     late: bool = False
@@ -94,7 +99,9 @@ def result_of(cells: list[Cell], results: list[CellResult], seconds: float) -> N
     if len(results) < len(cells) and not stopped:
         stopped, late = "this check ended with your answer in a way that nothing else can follow", True
     rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(results) :]]
-    return NotebookResult([*(cell.outputs for cell in results), *rest], seconds, stopped, late)
+    outputs = [*(cell.outputs for cell in results), *rest]
+    outputs = [None if cell.defers is not None else some for cell, some in zip(cells, outputs, strict=True)]
+    return NotebookResult(outputs, seconds, stopped, late)
 
 
 def failure(message):

@@ -12,20 +12,29 @@ from nbformat import NotebookNode, from_dict
 from nbgrader.utils import is_grade, is_solution
 
 from coursegrader.files import write_whole
+from coursegrader.needed_cells import defer, given_cells
 from coursegrader.protocol import Cell
 from coursegrader.worker import ROOT, Worker
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 # What runs a submission; the rest of this package collects, records and shows
-EXECUTION = ["channel", "limits", "protocol", "sandbox", "seccomp", "serialization"]
+EXECUTION = ["channel", "limits", "names", "needed_cells", "protocol", "sandbox", "seccomp", "serialization"]
 EXECUTION += ["student_runner", "test_runner", "worker"]
 DEPENDS_ON = [f"coursegrader/{name}.py" for name in EXECUTION]
 DEPENDS_ON += ["coursegrader/system_calls.txt", "mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock"]
 
 
-def cells_of(notebook: NotebookNode) -> list[Cell]:
-    """Return the code cells of a notebook that is ready to be graded."""
-    return [Cell(cell.source, grade_id(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+def cells_of(notebook: NotebookNode, lab: NotebookNode) -> list[Cell]:
+    """Return the code cells of a notebook that is ready to be graded, some of them deferred.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+    lab : nbformat.NotebookNode
+        The instructor's notebook, which says what is given.
+    """
+    cells = [Cell(cell.source, grade_id(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+    return defer(cells, given_cells(lab))
 
 
 def grade_id(cell):
@@ -34,11 +43,17 @@ def grade_id(cell):
 
 
 def write_outputs(notebook: NotebookNode, result: dict) -> None:
-    """Put the outputs of a result into the cells of its notebook, and the rest into the notebook's metadata."""
+    """Put the outputs of a result into the cells of its notebook, and the rest into the notebook's metadata.
+
+    A deferred cell keeps the outputs with which it was handed in, and says so in its metadata.
+    """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(cells, result["outputs"], strict=True), start=1):
-        cell.outputs = [from_dict(output) for output in outputs]
-        cell.execution_count = number
+        if outputs is None:
+            cell.metadata["mlcourse"] = {"as_handed_in": True}
+        else:
+            cell.outputs = [from_dict(output) for output in outputs]
+            cell.execution_count = number
     notebook.metadata.setdefault("mlcourse", {})
     notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
 
@@ -74,7 +89,7 @@ class ResultCache:
         return result
 
     def _path(self, cells, words):
-        text = json.dumps([list(words), *((cell.source, cell.grade_id) for cell in cells)])
+        text = json.dumps([list(words), *((cell.source, cell.grade_id, cell.defers) for cell in cells)])
         key = hashlib.sha256((environment_fingerprint() + text).encode("utf-8", "surrogatepass")).hexdigest()
         return self.folder / f"{key}.json"
 

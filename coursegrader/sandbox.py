@@ -54,13 +54,13 @@ class Profile:
         self.filter, self.keyctl = seccomp.program(), seccomp.number_of("keyctl")
 
 
-def requests(control: socket.socket, count: int) -> Iterator[tuple[bytes, int, list[int]]]:
-    """Yield what comes over `control` until the other side ends: a letter, the number of a core, file descriptors."""
+def requests(control: socket.socket, count: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield what comes over `control` until the other side ends: the number of a core, and `count` file descriptors."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 3, count)
+        message, descriptors, _, _ = socket.recv_fds(control, 2, count)
         if not message:
             return
-        yield message[:1], int.from_bytes(message[1:]), descriptors
+        yield int.from_bytes(message), descriptors
 
 
 def stay_on(core: int) -> None:

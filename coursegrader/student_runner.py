@@ -7,15 +7,10 @@ student wrote. It never sees a test.
 
 Nothing in here is a secret or a safeguard: the student's code shares this process and can change all of it. It can
 answer with plain data (`coursegrader.serialization`), and no more.
-
-Drawing figures takes more time than all else in most labs, and most figures of a class hold the same as those of the
-instructor's notebook. That is run once, in a process of its own, and its pictures are kept for all that are forked
-later. Each is sealed with what its figure holds, so that only who has drawn the same figure can see it.
 """
 
 import functools
 import gc
-import hashlib
 import importlib
 import io
 import itertools
@@ -38,18 +33,13 @@ import sklearn.base
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.pylabtools import print_figure
-from matplotlib.figure import Figure
-from matplotlib.transforms import TransformNode
 from matplotlib_inline.backend_inline import configure_inline_support
 from sklearn.base import BaseEstimator
-from sklearn.utils import validation
 from traitlets import Type
 from traitlets.config import Config
 
 from coursegrader import channel, sandbox, serialization
 from coursegrader.protocol import CUT_OFF
-from coursegrader.worker import LEARN
 from mlcourse import checks
 
 OUTPUT_CHARACTERS = 200_000
@@ -57,12 +47,6 @@ OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
 WHOLE_CHARACTERS = 4_000_000  # of a cell, with its pictures
 SHOWN_CHARACTERS = 2000
-# The course's style leaves no margin that had to be cut off, and the look for one, as Jupyter does it, takes a third of
-# the time; so does a picture of twice the size, and so does the search for the place of a single pair of axes.
-PICTURE = {"bbox_inches": None, "dpi": 80, "pil_kwargs": {"compress_level": 1}}
-PLACE = (0.15, 0.17, 0.82, 0.72)
-# With these Matplotlib takes the engine away; its "none" leaves one, for which a figure is drawn twice
-NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
 # Allocations between two looks for garbage: what a lab leaves fits into the memory, and a look takes longer than most
 # calls of a test
 GARBAGE = (100_000, 50, 100)
@@ -110,18 +94,12 @@ def main() -> None:
     gc.set_threshold(*GARBAGE)
     files = sandbox.ordinary_files()
     control.sendall(b"ready")
-    for request, core, descriptors in sandbox.requests(control, 1):
-        reader, writer = os.pipe() if request == LEARN else (None, None)
+    for core, descriptors in sandbox.requests(control, 1):
         child = os.fork()
         if child == 0:
             sandbox.stay_on(core)
-            if writer is not None:
-                descriptors.append(writer)
             sandbox.run_sandboxed(functools.partial(serve, shell), descriptors, files, profile)
         os.close(descriptors[0])
-        if writer is not None:
-            os.close(writer)
-            shell.pictures.learn(reader)
         # The next submission starts when nothing of this one is left
         control.sendall(sandbox.outcome(child))
 
@@ -131,93 +109,13 @@ def make_shell():
     matplotlib.use("module://matplotlib_inline.backend_inline")
     for name in MODULES:
         importlib.import_module(name)
-    know_arrays()
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.cache_size = 0
     shell = Shell.instance(config=config)
     configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
-    shell.pictures = Pictures()
-    shell.display_formatter.formatters["image/png"].for_type(Figure, shell.pictures)
     return shell
-
-
-def know_arrays():
-    """Let scikit-learn see at once that an array is no table, for which it otherwise looks through all of its classes.
-
-    That takes a seventh of the time of a lab with many small models.
-    """
-    narwhals = getattr(validation, "nw", None)  # a name of its own, which another release may not have
-    for name in ("is_into_dataframe", "is_into_series"):
-        slow = getattr(narwhals and narwhals.dependencies, name, None)
-        if slow is not None:
-            setattr(narwhals.dependencies, name, functools.partial(is_table, slow))
-
-
-def is_table(slow, thing):
-    """Return what `slow` says of a thing, but of an array at once that it is none."""
-    return type(thing) is not np.ndarray and slow(thing)
-
-
-class Pictures:
-    """Draw figures, and keep what the instructor's look like."""
-
-    def __init__(self):
-        self.sealed, self.notes = {}, None
-
-    def __call__(self, figure):
-        """Return a figure as PNG."""
-        key = contents(figure)
-        name = hashlib.sha256(key).hexdigest()
-        if name in self.sealed:
-            return seal(self.sealed[name], key)
-        drawn = draw(figure)
-        if self.notes is not None and key:
-            with os.fdopen(os.dup(self.notes), "w") as file:
-                print(name, seal(drawn, key).hex(), file=file)
-        return drawn
-
-    def learn(self, reader):
-        """Keep what the process that runs the instructor's notebook notes down, until it ends."""
-        with os.fdopen(reader) as file:
-            notes = [line.split() for line in file]
-        self.sealed |= {name: bytes.fromhex(sealed) for name, sealed in notes}
-
-
-def contents(figure):
-    """Return all that the look of a figure depends on; nothing if it holds what cannot be written down."""
-    stream = io.BytesIO()
-    try:
-        Contents(stream, protocol=5).dump((matplotlib.rcParams.copy(), figure))
-    except Exception:
-        return b""
-    return stream.getvalue()
-
-
-class Contents(pickle.Pickler):
-    """Write down a figure without what differs from process to process."""
-
-    def reducer_override(self, thing):
-        """Leave out which transformations depend on this one: they are named by their places in the memory."""
-        if not isinstance(thing, TransformNode):
-            return NotImplemented
-        return object, (), {**thing.__getstate__(), "_parents": None}
-
-
-def seal(data, key):
-    """Make data unreadable, or readable again, with what a figure holds."""
-    stream = hashlib.shake_256(key).digest(len(data))
-    return (np.frombuffer(data, np.uint8) ^ np.frombuffer(stream, np.uint8)).tobytes()
-
-
-def draw(figure):
-    """Return a figure as PNG."""
-    if len(figure.axes) == 1 and figure.get_layout_engine() is not None:
-        with matplotlib.rc_context(NO_LAYOUT):
-            figure.set_layout_engine()
-        figure.axes[0].set_position(PLACE)
-    return print_figure(figure, **PICTURE)
 
 
 DRAW = """
@@ -249,18 +147,17 @@ def warm_up(shell):
 # What is said to the outside
 
 
-def serve(shell, connection, notes=None) -> None:
-    """Answer the messages that come over `connection` until it is closed; write down pictures to `notes`."""
+def serve(shell, connection) -> None:
+    """Answer the messages that come over `connection` until it is closed."""
     sandbox.silence()
-    shell.pictures.notes = notes
     session = Session(shell, socket.socket(fileno=connection))
     signal.signal(signal.SIGALRM, session.ring)
     while True:
         try:
-            message = session.receive()
+            text = session.receive()
         except channel.Closed:
             return
-        session.reply(message)
+        session.reply(text)
 
 
 class Session:
@@ -270,23 +167,27 @@ class Session:
         self.shell, self.connection = shell, connection
         self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
         self.generators = {}  # they go on from call to call
+        self.deferred = []  # cells that run when a name that they define is missing: their code, the names
         self.deaf = self.late = False
 
     def receive(self):
-        return Unpickler(io.BytesIO(channel.receive(self.connection)), self).load()
+        return channel.receive(self.connection)
 
-    def reply(self, message):
+    def read(self, text):
+        return Unpickler(io.BytesIO(text), self).load()
+
+    def reply(self, text):
         """Do what a message asks for and say what came of it."""
-        channel.send(self.connection, self.answer(message))
+        channel.send(self.connection, self.answer(text))
 
-    def answer(self, message):
+    def answer(self, text):
         """Do what a message asks for and return what is said of it: ["value", ...] or ["error", ...]."""
-        action, seconds, *arguments = message
+        action, seconds, *arguments = self.read(text)
         before, self.deaf, begin = self.deaf, True, time.monotonic()
         left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
         try:
             self.deaf = False
-            answer = self.outcome(action, arguments)
+            answer = self.outcome(action, arguments, text)
             self.deaf = True
         except TimeLimit as error:
             self.deaf = True
@@ -295,18 +196,38 @@ class Session:
         self.deaf = before
         return answer
 
-    def outcome(self, action, arguments):
+    def outcome(self, action, arguments, text):
         try:
             return serialization.dumps(["value", getattr(self, f"do_{action}")(*arguments)], self.handle)
         except channel.Closed:
             raise
         except BaseException as error:
+            if self.run_what_defines(error):
+                # With the arguments as they were sent, whatever became of them
+                _, _, *arguments = self.read(text)
+                return self.outcome(action, arguments, text)
             return serialization.dumps(["error", describe(error)], self.handle)
+
+    def run_what_defines(self, error):
+        """Run the deferred cells that define the name which an error says is missing; return whether there are any."""
+        name = error.name if isinstance(error, NameError) else None
+        found = [cell for cell in self.deferred if name in cell[1]]
+        for cell in found:
+            self.deferred.remove(cell)
+        for source, _ in found:
+            self.do_cell(source, 0)
+        return bool(found)
 
     # What can be asked for
 
     def do_cell(self, source, budget):
-        return run_cell(self.shell, source, budget)
+        while True:
+            outputs, error = run_cell(self.shell, source, budget)
+            if not self.run_what_defines(error):
+                return outputs
+
+    def do_defer(self, source, names):
+        self.deferred.append((source, names))
 
     def do_names(self, names):
         return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
@@ -406,8 +327,8 @@ class Session:
         self.deaf, self.late = True, False
         try:
             channel.send(self.connection, message)
-            while (answer := self.receive())[0] not in ("value", "error"):
-                self.reply(answer)
+            while (answer := self.read(text := self.receive()))[0] not in ("value", "error"):
+                self.reply(text)
         finally:
             self.deaf = False
         if self.late:
@@ -569,12 +490,12 @@ def describe(error):
 
 
 def run_cell(shell, source, budget=WHOLE_CHARACTERS):
-    """Run a cell as Jupyter does and return its outputs, in nbformat's form, of at most `budget` characters."""
+    """Run a cell as Jupyter does; return its outputs, of at most `budget` characters, and the error that it raised."""
     shell.outputs = Outputs(budget)
     with redirect_stdout(Stream(shell, "stdout")), redirect_stderr(Stream(shell, "stderr")):
-        shell.run_cell(source, store_history=True)
+        result = shell.run_cell(source, store_history=True)
     outputs, shell.outputs = shell.outputs, Outputs()
-    return outputs.items
+    return outputs.items, result.error_in_exec
 
 
 class Outputs:

@@ -26,6 +26,7 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 
 from coursegrader import GradingError
 from coursegrader.files import kind_of, read_ordinary
+from coursegrader.protocol import OUTPUTS, Malformed, OutputBudget, checked_outputs
 from coursegrader.sanitizer import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
 
 MAX_BYTES = 20 * 2**20
@@ -48,7 +49,8 @@ class Submission:
     Attributes
     ----------
     notebook : nbformat.NotebookNode
-        A valid notebook in format 4 without outputs, with every graded, solution and locked cell of the lab once.
+        A valid notebook in format 4, with every graded, solution and locked cell of the lab once. Of the outputs, those
+        of cells without points are kept, in case that the cell need not run.
     repairs : list of str
         Sentences for the student: what was wrong with the file and what became of it.
     refused : str or None
@@ -73,12 +75,13 @@ class _Cell:
     id: str | None
     grade_id: str | None
     attachments: dict
+    outputs: list
 
 
 def read_submission(path: Path, source: NotebookNode, released: NotebookNode | None = None) -> Submission:
     """Read a notebook that a student handed in, whatever it is.
 
-    Outputs and metadata of the student are dropped, since grading makes them anew. The cells of the lab get their
+    Metadata of the student are dropped, and outputs of cells that are graded. The cells of the lab get their
     places from `source`, the locked ones also their text. The other cells stay where they are.
 
     Parameters
@@ -176,7 +179,7 @@ def _cells(document, repairs):
         raise _Refusal("The file is not a notebook: it holds no list of cells.")
     if len(given) > MAX_CELLS:
         raise _Refusal(f"The notebook has {len(given)} cells, more than the {MAX_CELLS} that are graded.")
-    cells, odd, left, pictures_left = [], {}, MAX_CHARACTERS, MAX_PICTURES
+    cells, odd, left, pictures_left, budget = [], {}, MAX_CHARACTERS, MAX_PICTURES, OutputBudget()
     for number, one in enumerate(given, start=1):
         cell, problems = _cell(one)
         if cell:
@@ -184,6 +187,7 @@ def _cells(document, repairs):
             left -= min(left, len(cell.text))
             cell.attachments = _pictures(cell.attachments, pictures_left, problems)
             pictures_left -= len(cell.attachments)
+            cell.outputs = budget.fitted(cell.outputs)
             cells.append(cell)
         for problem in problems:
             odd.setdefault(problem, []).append(str(number))
@@ -214,7 +218,33 @@ def _cell(given):
         text = f"# {text}"
     grade_id = _inner(_inner(given.get("metadata"), "nbgrader"), "grade_id")
     names = [name if isinstance(name, str) else None for name in (given.get("id"), grade_id)]
-    return _Cell(cell_type, text, *names, given.get("attachments", {})), problems
+    return _Cell(cell_type, text, *names, given.get("attachments", {}), _outputs(given.get("outputs"))), problems
+
+
+def _outputs(given):
+    """Return the outputs of a cell, in the form in which the sandbox gives them; none if they are not well formed."""
+    try:
+        return checked_outputs([_output(one) for one in given])
+    except (Malformed, TypeError, KeyError, AttributeError):
+        return []
+
+
+def _output(given):
+    """Return the parts of an output that its type has, with each text in one piece."""
+    shape = OUTPUTS[given["output_type"]]
+    parts = {key: _text(given[key]) for key in shape.keys() - {"data", "traceback"}}
+    if "traceback" in shape:
+        parts["traceback"] = [_text(line) for line in given["traceback"]]
+    if "data" in shape:
+        parts["data"] = {key: _text(value) for key, value in given["data"].items()}
+    return {"output_type": given["output_type"], **parts}
+
+
+def _text(value):
+    """Return a text that a file can hold, also of one that is split into lines; other values as they are."""
+    if isinstance(value, list):
+        value = "".join(value)
+    return NO_CHARACTER.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def _shorten(cell, left, problems):
@@ -276,7 +306,8 @@ def _repaired(cells, source, released, repairs):
         if name is None:
             nodes.append(_own_node(cell, used))
         elif not is_solution(lab[name]):
-            nodes.append(_lab_node(lab[name], lab[name].source))
+            given_cell = not is_grade(lab[name]) and cell is not name
+            nodes.append(_lab_node(lab[name], lab[name].source, outputs=cell.outputs if given_cell else ()))
         elif name is cell:
             nodes.append(_lab_node(lab[name], given[name]))
         else:
@@ -412,13 +443,13 @@ def _in_order(names, order, lab):
     return max(best, key=lambda one: one[0], default=(0, []))[1]
 
 
-def _lab_node(cell, text, attachments=None):
+def _lab_node(cell, text, attachments=None, outputs=()):
     node = copy.deepcopy(cell)
     node.source = text
     if attachments and node.cell_type != "code":
         node.attachments = nbformat.from_dict(attachments)
     if node.cell_type == "code":
-        node.outputs, node.execution_count = [], None
+        node.outputs, node.execution_count = nbformat.from_dict(list(outputs)), None
     return node
 
 
@@ -429,7 +460,7 @@ def _own_node(cell, used):
         name, number = f"cell-{number}", number + 1
     used.add(name)
     # Not by nbformat's functions, which validate each cell, and then the notebook again
-    more = {"outputs": [], "execution_count": None} if cell.type == "code" else {}
+    more = {"outputs": cell.outputs, "execution_count": None} if cell.type == "code" else {}
     if cell.attachments and cell.type != "code":
         more = {"attachments": cell.attachments}
     return nbformat.from_dict({"cell_type": cell.type, "id": name, "metadata": {}, "source": _plain(cell.text), **more})

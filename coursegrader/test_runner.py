@@ -22,7 +22,6 @@ import pickle
 import resource
 import signal
 import socket
-import symtable
 import sys
 import time
 import types
@@ -33,6 +32,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from coursegrader import channel, sandbox, serialization, student_runner
+from coursegrader.names import names_of_test
 from coursegrader.protocol import (
     MESSAGE_CHARACTERS,
     OUTPUT_BYTES,
@@ -76,13 +76,12 @@ def main() -> None:
     profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=False)
     for name in student_runner.MODULES:
         importlib.import_module(name)
-    student_runner.know_arrays()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*student_runner.GARBAGE)
     files = sandbox.ordinary_files()
     control.sendall(b"ready")
-    for _, core, descriptors in sandbox.requests(control, 2):
+    for core, descriptors in sandbox.requests(control, 2):
         child = os.fork()
         if child == 0:
             sandbox.stay_on(core)
@@ -121,17 +120,20 @@ def run_notebook(cells: list[Cell], connection: socket.socket, limits: Limits) -
     client, budget = RunnerClient(connection, limits), OutputBudget()
     for cell in cells:
         client.late = False
-        outputs = run_student(client, cell.source, budget) if cell.grade_id is None else run_test(client, cell)
+        outputs = run_student(client, cell, budget) if cell.grade_id is None else run_test(client, cell)
         yield CellResult(outputs, client.gone, client.late)
         if client.gone:
             return
 
 
-def run_student(client, source, budget):
-    """Run a cell of the student in the sandbox and return its outputs, as far as there is room for them."""
+def run_student(client, cell, budget):
+    """Run a cell of the student in the sandbox, or defer it; return its outputs, as far as there is room for them."""
     begin = time.monotonic()
     try:
-        return budget.fitted(checked_outputs(client.do("cell", source, budget.left, seconds=client.limits.cell)))
+        if cell.defers is not None:
+            client.do("defer", cell.source, cell.defers)
+            return []
+        return budget.fitted(checked_outputs(client.do("cell", cell.source, budget.left, seconds=client.limits.cell)))
     except (Exception, Stopped) as error:
         return [failure(f"this cell was stopped: {error}")]
     finally:
@@ -164,29 +166,12 @@ def run_test(client, cell):
 @functools.lru_cache(1000)
 def compiled(name, source):
     """Return the code of a test cell, and the names that it takes from the notebook."""
-    return compile(source, f"<test {name}>", "exec"), free_names(source)
+    return compile(source, f"<test {name}>", "exec"), names_of_test(source)
 
 
 def too_long(number, frame):
     """Raise Stopped when the alarm rings."""
     raise Stopped("this check took too long with your answer")
-
-
-def free_names(source):
-    """Return the names that a test cell takes from the notebook."""
-    used, own = set(), set()
-
-    def visit(table):
-        for symbol in table.get_symbols():
-            if table.get_type() == "module" and (symbol.is_assigned() or symbol.is_imported()):
-                own.add(symbol.get_name())
-            elif symbol.is_global() or table.get_type() == "module":
-                used.add(symbol.get_name())
-        for child in table.get_children():
-            visit(child)
-
-    visit(symtable.symtable(source, "<test>", "exec"))
-    return sorted(used - own - set(dir(builtins)))
 
 
 class RunnerClient:

@@ -19,7 +19,6 @@ import sys
 import sysconfig
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,9 +29,6 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK_BYTES = 128 * 2**20  # of all that a test runner says of a notebook
 START_SECONDS = 120
 CLEAN_SECONDS = 30
-FEW = 4  # with so many notebooks to come, the instructor's is run as well
-# Requests to a program: run a submission, or learn from the instructor's notebook; a core follows in two bytes
-RUN, LEARN = b"r", b"l"
 # Not with -m: the test runner knows the classes of the student runner by the name of their module
 PROGRAM = "from coursegrader.{0} import main; main()"
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
@@ -49,12 +45,6 @@ class Worker:
     ----------
     sandbox : bool
         False runs the student's code without a sandbox, with all that this user may do.
-    reference : list of coursegrader.protocol.Cell
-        The instructor's notebook: its pictures serve for the figures of students that hold the same. A worker that
-        serves several labs gets that of the next notebook as its attribute.
-    expected : int
-        How many notebooks are known to come. The instructor's is run before the first if they are `FEW` or more, else
-        before the one with that number.
     core : int, optional
         The core that the student's code and the tests run on. Workers with cores of their own cannot slow one another
         down.
@@ -64,16 +54,8 @@ class Worker:
 
     command = (sys.executable, "-m", "coursegrader.worker")
 
-    def __init__(
-        self,
-        sandbox: bool = True,
-        reference: Sequence = (),
-        expected: int = 0,
-        core: int | None = None,
-        **limits: float,
-    ):
-        self.sandbox, self.reference, self.core, self.limits = sandbox, reference, core, limits
-        self.learns_at = 1 if expected >= FEW else FEW
+    def __init__(self, sandbox: bool = True, core: int | None = None, **limits: float):
+        self.sandbox, self.core, self.limits = sandbox, core, limits
         self.process, self.lock, self.over = None, threading.Lock(), False
 
     def grade(self, cells: Sequence[Cell], secret: Sequence[int] = ()) -> dict:
@@ -117,7 +99,7 @@ class Worker:
     def start(self):
         if self.over:
             raise GradingError("the grading was stopped")
-        options = {"sandbox": self.sandbox, "learns_at": self.learns_at, "core": self.core, "limits": self.limits}
+        options = {"sandbox": self.sandbox, "core": self.core, "limits": self.limits}
         command = [*self.command, json.dumps(options)]
         environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
         self.process = subprocess.Popen(
@@ -129,9 +111,8 @@ class Worker:
             raise GradingError(answer.strip() or "the grading process could not start: see the lines above")
 
     def tell(self, cells, secret):
-        given = [cell for cell in self.reference if cell.grade_id is None]
-        notebooks = [[dataclasses.asdict(cell) for cell in notebook] for notebook in (cells, given)]
-        print(json.dumps([*notebooks, list(secret)]), file=self.process.stdin, flush=True)
+        told = [list(map(dataclasses.asdict, cells)), list(secret)]
+        print(json.dumps(told), file=self.process.stdin, flush=True)
 
     def kill(self):
         """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
@@ -267,9 +248,9 @@ class Program:
         except OSError:
             return b""
 
-    def ask(self, request: bytes, core: int, *connections: socket.socket):
-        """Let the program begin with a notebook; the other ends of the connections are its own."""
-        socket.send_fds(self.control, [request + core.to_bytes(2)], [one.fileno() for one in connections])
+    def ask(self, core: int, *connections: socket.socket):
+        """Let the program begin with a notebook on a core; it gets these ends of the connections."""
+        socket.send_fds(self.control, [core.to_bytes(2)], [one.fileno() for one in connections])
 
     def outcome(self):
         """Return how the process of a notebook has ended: over!, kill!, fail!, or nothing if the program has ended."""
@@ -287,17 +268,16 @@ class Program:
 class Server:
     """The server's side: the student runner, the test runner, and what passes between them and the worker."""
 
-    def __init__(self, sandbox, learns_at, core, limits):
-        self.sandbox, self.learns_at, self.limits = sandbox, learns_at, limits
+    def __init__(self, sandbox, core, limits):
+        self.sandbox, self.limits = sandbox, limits
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
         self.excess = None  # what the submission that runs has had too much of
         self.core = core if core is not None else cores[os.getpid() % len(cores)]
-        self.done, self.programs = Counter(), []
+        self.programs = []
 
     def start(self):
         """Start the student runner and the test runner, anew if they run already."""
         self.close()
-        self.done.clear()
         if self.sandbox and (lack := missing()):
             raise GradingError(lack)
         # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
@@ -310,22 +290,14 @@ class Server:
         while self.programs:
             self.programs.pop().close()
 
-    def grade(self, cells, reference, secret):
-        """Return the result of a notebook, with the pictures of the instructor's from the time on when they pay."""
-        lab = tuple(cell.source for cell in reference)
-        self.done[lab] += 1
-        if self.done[lab] == self.learns_at and reference:
-            self.run(reference, LEARN, ())
-        return self.run(cells, RUN, secret)
-
-    def run(self, cells, request, secret):
+    def run(self, cells, secret):
         """Run a notebook in the student runner and the test runner, connected with each other; return the result."""
         begin = time.monotonic()
         try:
-            ours = self.admit(request)
+            ours = self.admit()
         except OSError:
             self.start()
-            ours = self.admit(request)
+            ours = self.admit()
         results, self.excess = [], None
         kills = [program.group.kills() for program in self.programs]
         with ours, contextlib.suppress(channel.Closed, channel.TooLate, Malformed):
@@ -344,15 +316,15 @@ class Server:
             self.start()
         return result
 
-    def admit(self, request):
+    def admit(self):
         """Let both programs begin with a notebook and return the connection to the test runner."""
         student_runner, test_runner = self.programs
         pairs = [socket.socketpair() for _ in range(2)]
         (ours, server), (tests, student) = pairs
         with server, tests, student:
             try:
-                student_runner.ask(request, self.core, student)
-                test_runner.ask(RUN, self.core, server, tests)
+                student_runner.ask(self.core, student)
+                test_runner.ask(self.core, server, tests)
             except OSError:
                 ours.close()
                 raise
@@ -397,7 +369,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    server = Server(options["sandbox"], options["learns_at"], options["core"], Limits(**options["limits"]))
+    server = Server(options["sandbox"], options["core"], Limits(**options["limits"]))
     try:
         serve(server, answers)
     except GradingError as error:
@@ -410,13 +382,13 @@ def main() -> None:
 
 
 def serve(server, answers):
-    """Grade the notebook that a line of standard input holds, with that of the instructor, until it is closed."""
+    """Grade the notebook that a line of standard input holds, until it is closed."""
     server.start()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        *notebooks, secret = json.loads(line)
-        cells, reference = ([Cell(**cell) for cell in notebook] for notebook in notebooks)
-        print(json.dumps(dataclasses.asdict(server.grade(cells, reference, secret))), file=answers, flush=True)
+        cells, secret = json.loads(line)
+        result = server.run([Cell(**cell) for cell in cells], secret)
+        print(json.dumps(dataclasses.asdict(result)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

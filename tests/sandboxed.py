@@ -1,11 +1,13 @@
 """Try answers to a lab in the grader, all in one notebook that goes the way of a submission.
 
 At each solution cell the student's process forks for every answer, so that each meets the state of a real notebook and
-leaves nothing behind; the test cells run outside it, as they always do.
+leaves nothing behind; the test cells run outside it, as they always do. Given cells that the instructor's notebook does
+not need are deferred, and run only if an answer misses a name of theirs.
 """
 
-from coursegrader.labs import grade_id, grader
+from coursegrader.labs import grade_id
 from coursegrader.protocol import Cell
+from coursegrader.result_cache import cells_of
 from coursegrader.trial import solution_cells, test_cells
 
 FORK = """
@@ -26,7 +28,7 @@ def try_in_the_sandbox(worker, notebook, answers, secret=()):
     assert not result["stopped"], result["stopped"]
     said = {name: [{} for _ in some] for name, some in answers.items()}
     for cell, place, outputs in zip(cells, places, result["outputs"], strict=True):
-        errors = [output["evalue"] for output in outputs if output["output_type"] == "error"]
+        errors = [output["evalue"] for output in outputs or () if output["output_type"] == "error"]
         if cell.grade_id:
             name, number = place
             said[name][number][cell.grade_id] = errors[0] if errors else None
@@ -38,6 +40,7 @@ def try_in_the_sandbox(worker, notebook, answers, secret=()):
 def cells_to_try(notebook, answers):
     """Return the cells to run, and of each the answer that it belongs to: None, or its exercise and number."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    ready = dict(zip(map(id, code), cells_of(notebook, notebook), strict=True))
     solutions, tried = solution_cells(notebook), []
     for number, cell in enumerate(code):
         name = grade_id(cell)
@@ -45,14 +48,9 @@ def cells_to_try(notebook, answers):
             last = max(code.index(test) for test in test_cells(notebook, name).values())
             tried.append((Cell(FORK), None))
             for at, answer in enumerate(answers[name]):
-                exercise = [Cell(each.source, test_id(each)) for each in code[number + 1 : last + 1]]
+                exercise = [ready[id(each)] for each in code[number + 1 : last + 1]]
                 tried += [(each, (name, at)) for each in [Cell(answer), *exercise]]
                 tried.append((Cell(NEXT), None))
-        if not test_id(cell):
-            tried.append((Cell(cell.source), None))
+        if not ready[id(cell)].grade_id:
+            tried.append((ready[id(cell)], None))
     return zip(*tried, strict=True)
-
-
-def test_id(cell):
-    """Return the grade_id of a test cell, else None."""
-    return grade_id(cell) if grader(cell).get("grade") and not grader(cell).get("solution") else None

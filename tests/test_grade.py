@@ -207,34 +207,6 @@ def test_every_command_has_a_help_with_an_example(command, capsys):
     assert f"Example: mlcourse {command}" in " ".join(capsys.readouterr().out.split())
 
 
-LOOK = """
-import numpy as np, pandas as pd
-from sklearn.utils.validation import nw
-class Own(np.ndarray): pass
-table = pd.DataFrame({"a": [1.0, 2.0]})
-things = [table, table["a"], table.index, np.ones(2), np.ones(2).view(Own), [[1.0]], "a", None]
-print([(nw.dependencies.is_into_dataframe(one), nw.dependencies.is_into_series(one)) for one in things])
-"""
-CALLS = """
-import sys
-array, calls = np.ones(2), []
-for look in (nw.dependencies.is_into_dataframe, nw.dependencies.is_into_series):
-    sys.setprofile(lambda frame, event, argument: calls.append(event))
-    look(array)
-    sys.setprofile(None)
-print(calls.count("call"))
-"""
-
-
-def test_scikit_learn_takes_the_same_things_for_tables_in_the_box_and_arrays_for_none_without_a_search(bubblewrap):
-    outside = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True).stdout
-    worker = Worker()
-    inside, calls = (outputs[0]["text"] for outputs in worker.grade([Cell(LOOK), Cell(CALLS)])["outputs"])
-    worker.close()
-    assert inside == outside and outside.startswith("[(True, False), (False, True)")
-    assert int(calls) == 2
-
-
 def test_all_that_is_done_for_a_notebook_is_done_on_one_core(bubblewrap):
     cores = "import os\nprint(sorted(os.sched_getaffinity(0)))"
     worker = Worker()

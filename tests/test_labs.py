@@ -8,12 +8,10 @@ import symtable
 
 import nbformat
 import pytest
-from bs4 import BeautifulSoup
-from nbconvert.exporters import HTMLExporter
 
 from course import Course, LiveParts, calls, errors, make_course, text_of
 from coursegrader.labs import REGIONS, LabError, grade_id, read_lab, release, secret_lines, squeezed
-from coursegrader.preprocessors import NO_TEXT, ShowHintsOnly, WriteFeedback
+from coursegrader.preprocessors import ShowHintsOnly
 from coursegrader.trial import solution_cells
 from paths import COURSES, LABS, ROOT
 
@@ -187,21 +185,6 @@ def test_of_a_failed_test_cell_the_page_shows_no_traceback_and_no_print():
     ]
     ShowHintsOnly().preprocess_cell(failed, {}, 0)
     assert [output.traceback for output in failed.outputs] == [["SystemExit"]]
-
-
-def test_a_feedback_page_is_the_one_of_nbconvert_with_a_text_for_every_picture():
-    code = nbformat.v4.new_code_cell("fit(X)", outputs=[nbformat.v4.new_output("display_data", {"image/png": "aGk="})])
-    table = nbformat.v4.new_output("display_data", {"text/html": '<img src="a.png"><table><tr><td>1</td></tr></table>'})
-    text = nbformat.v4.new_markdown_cell('# Trees\n\n<img src="b.png"> ![](c.png) <img alt="A tree" src="d.png">')
-    lexer = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
-    notebook = nbformat.v4.new_notebook(cells=[text, code], metadata=lexer)
-    notebook.cells[1].outputs.append(table)
-    ours, theirs = (
-        BeautifulSoup(exporter(template_name="classic").from_notebook_node(notebook)[0], "html.parser")
-        for exporter in (WriteFeedback, HTMLExporter)
-    )
-    assert str(ours) == str(theirs)
-    assert [picture.get("alt") for picture in ours.select("#notebook img")] == [NO_TEXT, "", "A tree", NO_TEXT, NO_TEXT]
 
 
 def test_nothing_that_a_student_hands_in_runs_in_the_browser_of_a_reader(graded):

@@ -236,7 +236,7 @@ def test_a_message_that_would_grow_when_it_is_read_is_refused_before_it_does(nam
 
 
 class Asked:
-    """A box that notes what it is asked for, and gives no answer."""
+    """A client that notes what it is asked for, and gives no answer."""
 
     def __init__(self):
         self.actions = []
@@ -260,9 +260,9 @@ def test_no_way_to_copy_a_model_of_a_student_makes_one_outside(name, cls):
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(test_runner.NotPlain):
             copied(model)
-    assert vars(model)["_box"].actions == []
+    assert vars(model)["_client"].actions == []
     clone(model)
-    assert vars(model)["_box"].actions == ["clone"]
+    assert vars(model)["_client"].actions == ["clone"]
 
 
 def test_a_proxy_is_of_no_class_that_a_module_would_have_to_be_loaded_for():

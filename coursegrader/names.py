@@ -1,0 +1,203 @@
+"""The global names in the code of a cell: those that it defines, changes and needs."""
+
+import ast
+import builtins
+import functools
+import symtable
+from dataclasses import dataclass, field
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass
+class Names:
+    """The global names in the code of a cell.
+
+    Attributes
+    ----------
+    defines : set of str
+        Names that the cell binds for certain.
+    may_define : set of str
+        Names that it binds in a branch or a loop.
+    modules : set of str
+        Names that it binds by an import.
+    changes : set of str
+        Names of objects that it may change in place, as in ``x[0] = 1``, ``del x.a`` or ``x.sort()``.
+    needs : set of str
+        Names that it reads as it runs, and has not bound before.
+    needs_later : set of str
+        Names that its functions read when they are called, and that it does not bind itself.
+    """
+
+    defines: set[str] = field(default_factory=set)
+    may_define: set[str] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
+    needs: set[str] = field(default_factory=set)
+    needs_later: set[str] = field(default_factory=set)
+
+
+@functools.lru_cache(10_000)
+def names_of(source: str) -> Names:
+    """Return the names in the code of a cell; none of code with an error of syntax, which does not run."""
+    names = Names()
+    try:
+        tree = ast.parse(TransformerManager().transform_cell(source))
+        _read_block(tree.body, names, set(), certain=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Names()
+    names.needs_later -= names.defines | names.may_define
+    return names
+
+
+@functools.lru_cache(1000)
+def names_of_test(source: str) -> list[str]:
+    """Return the names that a test cell takes from the notebook: it has no other than those and its own."""
+    used, own, waiting = set(), set(), [symtable.symtable(source, "<test>", "exec")]
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        for symbol in table.get_symbols():
+            if table.get_type() == "module" and (symbol.is_assigned() or symbol.is_imported()):
+                own.add(symbol.get_name())
+            elif symbol.is_global() or table.get_type() == "module":
+                used.add(symbol.get_name())
+    return sorted(used - own - set(dir(builtins)))
+
+
+def _read_block(body, names, bound, certain):
+    """Read statements in their order; `bound` has the names that the cell has bound on the way here."""
+    for node in body:
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            _read(node.items, names, bound)
+            _bind(node.items, names, bound, certain)
+            _read_block(node.body, names, bound, certain)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            _read([node.iter], names, bound)
+            inside = set(bound)
+            _bind([node.target], names, inside, certain=False)
+            _read_block(node.body, names, inside, certain=False)
+            _read_block(node.orelse, names, set(bound), certain=False)
+        elif isinstance(node, (ast.If, ast.While)):
+            _read([node.test], names, bound)
+            branches = [set(bound), set(bound)]
+            for branch, block in zip(branches, (node.body, node.orelse), strict=True):
+                _read_block(block, names, branch, certain=False)
+            if isinstance(node, ast.If):
+                bound |= branches[0] & branches[1]
+        elif isinstance(node, (ast.Try, ast.TryStar)):
+            blocks = [node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody]
+            _read([handler.type for handler in node.handlers if handler.type], names, bound)
+            for block in blocks:
+                _read_block(block, names, set(bound), certain=False)
+            for handler in node.handlers:
+                names.may_define.update([handler.name] if handler.name else [])
+        else:
+            _read([node], names, bound)
+            _bind([node], names, bound, certain=certain and not isinstance(node, ast.Match))
+
+
+def _read(nodes, names, bound):
+    """Note what is read, now or when a function is called, and what may be changed in place."""
+    for node in nodes:
+        for name, later in _loads(node, later=False):
+            if later:
+                names.needs_later.add(name)
+            elif name not in bound:
+                names.needs.add(name)
+        names.changes.update(_changed(node))
+
+
+def _bind(nodes, names, bound, certain):
+    for node in nodes:
+        found = set(_bound(node))
+        names.modules.update(_imported(node))
+        bound |= found
+        (names.defines if certain else names.may_define).update(found)
+
+
+def _loads(node, later):
+    """Yield the global names that code reads, and whether it does when a function is called."""
+    if isinstance(node, FUNCTIONS):
+        own = set(_bound_inside(node))
+        outside = [*getattr(node, "decorator_list", ()), *node.args.defaults, *filter(None, node.args.kw_defaults)]
+        for one in outside:
+            yield from _loads(one, later)
+        body = node.body if isinstance(node.body, list) else [node.body]
+        for one in body:
+            yield from ((name, True) for name, _ in _loads(one, True) if name not in own)
+    elif isinstance(node, ast.Name):
+        if isinstance(node.ctx, (ast.Load, ast.Del)):
+            yield node.id, later
+    else:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, later
+        own = set()
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            own = {name for part in node.generators for name in _bound(part.target)}
+        for one in ast.iter_child_nodes(node):
+            yield from (found for found in _loads(one, later) if found[0] not in own)
+
+
+def _bound_inside(function):
+    """Yield the names that are local to a function."""
+    arguments = function.args
+    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        if one is not None:
+            yield one.arg
+    if isinstance(function.body, list):
+        outer = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
+        yield from (name for one in function.body for name in _bound(one) if name not in outer)
+
+
+def _bound(node):
+    """Yield the names that code binds in its own scope."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+        yield from (name for one in ast.walk(node) if isinstance(one, ast.Global) for name in one.names)
+        return
+    if isinstance(node, ast.Lambda):
+        return
+    if isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Store):
+            yield node.id
+        return
+    if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        yield node.name
+    if isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
+    yield from _imported(node)
+    comprehension = isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+    for one in ast.iter_child_nodes(node):
+        if not (comprehension and isinstance(one, ast.comprehension)):
+            yield from _bound(one)
+        else:
+            yield from (name for part in (one.iter, *one.ifs) for name in _bound(part))
+
+
+def _imported(node):
+    """Return the names that an import statement binds."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.split(".")[0] for alias in node.names]
+    return []
+
+
+def _changed(tree):
+    """Yield the names of objects that code may change in place, as in ``x[0] = 1``, ``del x.a`` or ``x.sort()``."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield from _root(node)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            yield from _root(node.value.func)
+
+
+def _root(node):
+    """Yield the name with which an expression such as ``x.a[0].b`` begins, unless it is a name alone."""
+    if isinstance(node, ast.Name):
+        return
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Name):
+        yield node.id

@@ -1,0 +1,89 @@
+"""Tell which given cells of a notebook a grading has to run: those that a test or a cell of the student needs.
+
+Most of the time of a lab goes into given cells that draw, fit and compare, and a test needs few of them. A given cell
+is *deferred* if no cell that runs needs a name that it defines or changes. The student's own cells always run. Names
+are found in the code (`coursegrader.names`), so a name that code makes up as it runs is missed: a deferred cell also
+runs when a name that it defines is missing (`coursegrader.student_runner`).
+
+Names do not say everything. A given cell with the tag ``run`` always runs, for instance one that sets an option of a
+library on which an answer depends.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from nbformat import NotebookNode
+from nbgrader.utils import is_grade, is_solution
+
+from coursegrader.names import Names, names_of, names_of_test
+from coursegrader.protocol import Cell
+
+ALWAYS = "run"
+
+
+def given_cells(notebook: NotebookNode) -> dict[str, bool]:
+    """Return the given code cells of an instructor's notebook: their text, and whether they always run."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    given = [cell for cell in code if not is_grade(cell) and not is_solution(cell)]
+    return {cell.source: ALWAYS in cell.metadata.get("tags", []) for cell in given}
+
+
+def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
+    """Mark the cells of a submission that need not run.
+
+    Parameters
+    ----------
+    cells : list of Cell
+        The code cells of a submission.
+    given : dict
+        The `given_cells` of the lab.
+
+    Returns
+    -------
+    list of Cell
+        The same cells. Those that need not run have the names that they define as `defers`.
+    """
+    names = [_names_of(cell) for cell in cells]
+    modules = set().union(*(found.modules for found in names))
+    waiting = [number for number, cell in enumerate(cells) if cell.grade_id or given.get(cell.source, True)]
+    runs = set(waiting)
+    while waiting:
+        for other in needed_by(waiting.pop(), names, modules):
+            if other not in runs:
+                runs.add(other)
+                waiting.append(other)
+    return [
+        cell if number in runs else replace(cell, defers=sorted(names[number].defines | names[number].may_define))
+        for number, cell in enumerate(cells)
+    ]
+
+
+def _names_of(cell):
+    if cell.grade_id is None:
+        return names_of(cell.source)
+    try:
+        return Names(needs=set(names_of_test(cell.source)))
+    except (SyntaxError, ValueError):
+        return Names()  # the test fails as it runs
+
+
+def needed_by(number: int, names: list[Names], modules: set[str]) -> Iterator[int]:
+    """Yield the numbers of the cells that define or change what a cell needs.
+
+    What it reads as it runs comes from the last cells before it. What its functions read when they are called may come
+    from any cell. To call a function of a module is not taken for a change of the module.
+    """
+    for name in names[number].needs:
+        for before in reversed(range(number)):
+            if name in binds(names[before], modules):
+                yield before
+            if name in names[before].defines:
+                break
+    for other, found in enumerate(names):
+        if names[number].needs_later & binds(found, modules):
+            yield other
+
+
+def binds(names: Names, modules: set[str]) -> set[str]:
+    """Return the names that a cell binds anew or changes."""
+    return names.defines | names.may_define | (names.changes - modules)
