@@ -1,9 +1,10 @@
-"""The benchmarks of `make bench`: how fast a class is graded, as ratios against plain nbgrader in the same run.
+"""The benchmark of `make bench`: how fast submissions are graded, as ratios against plain nbgrader in the same run.
 
-    python tests/bench.py [--sizes 1 10 100 300] [--plain 10] [LAB ...]
+    python tests/bench.py [--plain 2] [--class-size 12] [--dask] [LAB ...]
 
 Half of a class hand in the instructor's answers, the others one of the wrong answers of ``tests/answers/`` among them,
-everybody with a line of their own, so that no two notebooks are the same.
+everybody with a line of their own, so that no two notebooks are the same. The time for one more submission is the
+difference between two classes, divided by the difference of their sizes: the start of the sandbox counts for neither.
 """
 
 import argparse
@@ -24,60 +25,69 @@ from course import Lab, make_course
 from coursegrader.grade import grade_class
 from coursegrader.labs import grade_id
 from coursegrader.result_cache import cells_of
-from coursegrader.worker import FEW, Worker
-from paths import ROOT
+from coursegrader.worker import Worker
+from paths import LABS, ROOT
 
-LABS = ["lab-01-toy-regression", "lab-04-digits-classification"]
+SMALL = 2
 PLAIN = """
 from nbgrader.preprocessors import *
 c.Autograde.exporter_class = "nbconvert.exporters.NotebookExporter"
 c.Autograde.pre_convert_hook = None
+c.Autograde.sanitize_preprocessors = [
+    ClearOutput, DeduplicateIds, OverwriteKernelspec, OverwriteCells, CheckCellMetadata
+]
 c.Autograde.autograde_preprocessors = [Execute, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 """
+HEAD = """
+Seconds for one more submission:
+lab                            plain  one worker  times  two workers  gain  own cells  given cells run  again  changed"""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("labs", nargs="*", default=LABS)
-    parser.add_argument("--sizes", nargs="*", type=int, default=[1, 10, 100, 300])
-    parser.add_argument("--plain", type=int, default=5, help="how many submissions plain nbgrader grades")
+    parser.add_argument("--plain", type=int, default=2, help="how many submissions plain nbgrader grades")
+    parser.add_argument("--class-size", type=int, default=12, help="how many submissions the grader grades")
+    parser.add_argument("--dask", action="store_true", help="also grade the class on a Dask cluster of two workers")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    print(HEAD)
     for name in options.labs:
         with tempfile.TemporaryDirectory() as folder:
             bench(Lab(make_course(Path(folder), [name]), name), options)
+    print(f"Memory: at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f} MB in this process.")
 
 
 def bench(lab, options):
-    print(f"\n{lab.name}")
+    size = options.class_size
     hand_in(lab, options.plain)
     plain = timed(lambda: plain_nbgrader(lab)) / options.plain
-    print(f"  plain nbgrader autograde: {plain:.2f} s for each of {options.plain}")
-    print("   class  workers  s each  a minute  times plain   again  one changed")
-    for size in options.sizes:
-        for workers in (1, 2):
-            forget(lab)
-            hand_in(lab, size)
-            row(lab, size, workers, plain, workers=workers)
-    forget(lab)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        row(lab, options.sizes[-1], "Dask, 2", plain, scheduler=cluster.scheduler_address)
-    own, whole = overhead(lab)
-    print(f"  without the start of a worker: {whole:.2f} s for one, of which {own:.2f} s are the student's cells")
-    print(f"  memory: at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f} MB in this process")
-
-
-def row(lab, size, name, plain, **where):
-    """Grade a class for the first time, again, and after one of them has changed; print the seconds as ratios."""
-    first, second = (timed(lambda: grade_class(lab.name, lab.root, **where)) for _ in range(2))
+    small, one = (whole_class(lab, number, workers=1) for number in (SMALL, size))
+    each = (one - small) / (size - SMALL)
+    small, two = (whole_class(lab, number, workers=2) for number in (SMALL, size))
+    each_of_two = (two - small) / (size - SMALL)
+    again = timed(lambda: grade_class(lab.name, lab.root, workers=2))
     change(lab)
-    third = timed(lambda: grade_class(lab.name, lab.root, **where))
-    each = first / size
+    changed = timed(lambda: grade_class(lab.name, lab.root, workers=2))
+    cells = cells_of(lab.source, lab.source)
+    deferred = sum(cell.defers is not None for cell in cells)
+    given = sum(cell.cell_type == "code" and "nbgrader" not in cell.metadata for cell in lab.source.cells)
     print(
-        f"  {size:>6} {name:>8} {each:>7.2f} {60 / each:>9.0f} {plain / each:>12.1f} {second / first:>6.1%} "
-        f"{third / first:>11.1%}",
+        f"{lab.name:28} {plain:7.2f} {each:11.2f} {plain / each:6.1f} {each_of_two:12.2f} {each / each_of_two:5.1f} "
+        f"{own_cells(cells):10.2f} {given - deferred:7} of {given:2} {again / two:10.1%} {changed / two:8.1%}",
         flush=True,
     )
+    if options.dask:
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            seconds = whole_class(lab, size, scheduler=cluster.scheduler_address)
+        print(f"  {size} on a Dask cluster of two workers, with its start: {seconds / size:.2f} s for each")
+
+
+def whole_class(lab, size, **where):
+    """Return the seconds in which a class is graded that was never graded before."""
+    forget(lab)
+    hand_in(lab, size)
+    return timed(lambda: grade_class(lab.name, lab.root, **where))
 
 
 def timed(work):
@@ -122,20 +132,14 @@ def plain_nbgrader(lab):
         config.write_text(ours, encoding="utf-8")
 
 
-def overhead(lab):
-    """Return the seconds of the student's cells alone, and of the whole notebook, at a worker that runs already."""
-    cells = cells_of(lab.submitted["perfect"])
-    tests = {cell.metadata.nbgrader.grade_id: cell for cell in lab.source.cells if "nbgrader" in cell.metadata}
-    for cell in cells:
-        if cell.grade_id:
-            cell.source = tests[cell.grade_id].source
-    worker = Worker(reference=cells)
-    for _ in range(FEW):
-        worker.grade(cells)
-    whole = min(timed(lambda: worker.grade(cells)) for _ in range(3))
-    own = min(timed(lambda: worker.grade([cell for cell in cells if cell.grade_id is None])) for _ in range(3))
+def own_cells(cells):
+    """Return the seconds that the student's cells take without any test, of a worker that runs already."""
+    worker = Worker()
+    cells = [cell for cell in cells if cell.grade_id is None]
+    worker.grade(cells)
+    seconds = min(timed(lambda: worker.grade(cells)) for _ in range(3))
     worker.close()
-    return own, whole
+    return seconds
 
 
 if __name__ == "__main__":
