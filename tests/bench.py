@@ -40,7 +40,7 @@ c.Autograde.autograde_preprocessors = [Execute, LimitOutput, SaveAutoGrades, Ass
 """
 HEAD = """
 Seconds for one more submission:
-lab                            plain  one worker  times  two workers  gain  own cells  given cells run  again  changed"""
+lab                            plain  one worker  times  two workers  gain  own cells  given run   again  changed"""
 
 
 def main():
