@@ -27,6 +27,7 @@ ATTACK = (
     '<script>alert(1)</script> <img src="x" onerror="alert(1)"> <a href="javascript:alert(1)">a link</a>\n\n'
     "[another link](javascript:alert(1))"
 )
+SHOWN = {"image/png": "aGk=", "text/html": "<table><tr><td>1</td></tr></table>"}
 LIVELY = ["text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript"]
 
 # A new gradebook starts `alembic` for its version's name, which takes seconds and is the same for all
@@ -70,10 +71,12 @@ class Lab:
         }
 
     def filled_in(self, answers):
-        """Return the student notebook with `answers`, code or text by grade_id, in place of its cells."""
+        """Return the student notebook with `answers`, code or text by grade_id, and what given cells showed."""
         notebook = copy.deepcopy(self.released)
         for cell in notebook.cells:
             cell.source = answers.get(grade_id(cell), cell.source)
+            if cell.cell_type == "code" and "nbgrader" not in cell.metadata:
+                cell.outputs = [nbformat.v4.new_output("display_data", SHOWN)]
         return notebook
 
     def hand_in(self):

@@ -42,9 +42,9 @@ def connection():
         except OSError:
             pass
 
-def room():
+def session():
     frame = sys._getframe()
-    while type(frame.f_locals.get("self")).__name__ != "Room":
+    while type(frame.f_locals.get("self")).__name__ != "Session":
         frame = frame.f_back
     return frame.f_locals["self"]
 
