@@ -489,11 +489,12 @@ def run_there(cells: list[dict], words: Sequence[int], sandbox: bool) -> dict:
 
 
 def run(worker: Worker, cells: list[Cell], words: Sequence[int]) -> dict:
-    """Run a notebook; if that ends the worker itself twice, every test of it has failed."""
+    """Run a notebook; if that ends the worker itself twice, every test of it has failed, until it is run again."""
     for _ in range(2):
         try:
             return worker.grade(cells, words)
         except WorkerEnded:
             continue
     message = "not run, since this notebook ended the grading process twice."
-    return asdict(NotebookResult([[failure(message)] if cell.grade_id else [] for cell in cells], stopped=message))
+    outputs = [[failure(message)] if cell.grade_id else None if cell.defers is not None else [] for cell in cells]
+    return asdict(NotebookResult(outputs, stopped=message, late=True))

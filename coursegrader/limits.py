@@ -179,19 +179,23 @@ def resident(pid):
     """Return the bytes of memory that a process uses, with all that it shares."""
     # All threads have the same memory, but one that has ended shows none: not even the first, whose files those of the
     # process are
-    threads = Path("/proc", str(pid), "task").glob("*")
-    return max((kilobytes(thread / "status", ("VmRSS:", "VmSwap:")) for thread in threads), default=0) * 1024
+    threads = []
+    with contextlib.suppress(OSError):
+        threads += Path("/proc", str(pid), "task").iterdir()
+    return max((kilobytes(thread / "status", (b"VmRSS:", b"VmSwap:")) for thread in threads), default=0) * 1024
 
 
 def proportional(pid):
     """Return the bytes of memory that a process uses, with its part of what it shares with others."""
     # A process that lets nobody look counts as a whole
-    return kilobytes(Path("/proc", str(pid), "smaps_rollup"), ("Pss:", "SwapPss:")) * 1024 or resident(pid)
+    return kilobytes(Path("/proc", str(pid), "smaps_rollup"), (b"Pss:", b"SwapPss:")) * 1024 or resident(pid)
 
 
 def kilobytes(file, names):
     """Return the sum of some lines of a file on a process; 0 if it has ended."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = map(str.split, file.read_text().splitlines())
-        return sum(int(words[1]) for words in lines if words[0] in names)
-    return 0
+    try:
+        # The first line may be the name that a process gave itself, of any bytes
+        lines = [line.split() for line in file.read_bytes().split(b"\n")[1:]]
+    except OSError:
+        return 0
+    return sum(int(words[1]) for words in lines if words and words[0] in names)

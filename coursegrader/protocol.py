@@ -181,9 +181,12 @@ def parsed(text: bytes) -> object:
     if len(text) > OUTPUT_BYTES:
         raise Malformed(f"outputs of more than {OUTPUT_BYTES // 2**20} MB")
     try:
-        return json.loads(text)
+        said = json.loads(text)
+        # Halves of characters, which JSON can name, would stop whoever writes the notebook
+        json.dumps(said, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise Malformed("a message that is not well formed") from None
+    return said
 
 
 def checked_outputs(outputs: object) -> list[dict]:

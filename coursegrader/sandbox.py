@@ -29,10 +29,11 @@ CPU_SECONDS = 600
 FILES = 64
 MOST_DESCRIPTORS = 65536
 KILLED, FAILED = 3, 4  # exit codes
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 0x40000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 0x1000, 0x4000, 0x40000
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -182,6 +183,9 @@ def enter(profile):
     mount("tmpfs", "/dev/pts", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=755")
     # Its memory, mapped by several, counts for no process
     mount("/dev/null", "/dev/zero", None, MS_BIND, "")
+    # They are the machine's own: without a write access nobody can leave something in their dates
+    for device in DEVICES:
+        mount(None, f"/dev/{device}", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, "")
     flags = MS_NOSUID | MS_NODEV | (0 if profile.writable else MS_RDONLY)
     for folder in (SCRATCH, "/dev/shm", "/config"):
         mount("tmpfs", folder, "tmpfs", flags, f"size={SCRATCH_BYTES},nr_inodes=10000,mode=1777")

@@ -25,6 +25,9 @@ FCNTL_COMMANDS = [0, 1, 2, 3, 4, 1030, 1032]
 # FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, and the question whether something is a terminal
 IOCTL_REQUESTS = [0x541B, 0x5421, 0x5451, 0x5450, 0x5401]
 
+# Options of sockets, level SOL_SOCKET: type, error, sizes of the buffers, whether it listens, protocol, family. No
+# cookie, which is a number that all submissions count up, and no process at the other end
+SOCKET_OPTIONS = [3, 4, 7, 8, 30, 38, 39]
 # PR_SET_NAME and PR_GET_NAME; a process that is to end with its parent cannot change that
 PRCTL_OPTIONS = [15, 16]
 # Anonymous memory is private: what is shared counts for no process once it has let go of it
@@ -105,6 +108,8 @@ def program() -> bytes:
             rule(ALLOW, "fcntl", Comparison(1, EQUAL, command))
         for request in IOCTL_REQUESTS:
             rule(ALLOW, "ioctl", Comparison(1, EQUAL, request))
+        for option in SOCKET_OPTIONS:
+            rule(ALLOW, "getsockopt", Comparison(1, EQUAL, socket.SOL_SOCKET), Comparison(2, EQUAL, option))
         for option in PRCTL_OPTIONS:
             rule(ALLOW, "prctl", Comparison(0, EQUAL, option))
         rule(ALLOW, "mmap", Comparison(3, MASKED_EQUAL, MAP_ANONYMOUS, 0))

@@ -358,12 +358,15 @@ class _Reader:
         return pd.NaT
 
     def read_scalar(self, tree):
-        [value] = np.frombuffer(self._blob(tree), dtype=self._dtype(tree))
+        [value] = self.read_array({**tree, "s": [1]})
         return value
 
     def read_array(self, tree):
-        shape = self._shape(tree)
-        return np.frombuffer(self._blob(tree), dtype=self._dtype(tree)).reshape(shape).copy()
+        shape, dtype = self._shape(tree), self._dtype(tree)
+        if dtype.kind == "b":
+            # Other bytes than 0 and 1 would be true in more than one way
+            return (np.frombuffer(self._blob(tree), dtype=np.uint8) != 0).reshape(shape)
+        return np.frombuffer(self._blob(tree), dtype=dtype).reshape(shape).copy()
 
     def read_objects(self, tree):
         shape = self._shape(tree)

@@ -51,7 +51,9 @@ from mlcourse import checks
 MEMORY_BYTES = 4 * 2**30
 TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
 TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a proxy may pass for
-PLAIN = (np.ndarray, np.generic, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+# Classes whose objects are data: a proxy that passed for one could say something else each time that it is asked
+PLAIN = (tuple, list, dict, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
+PLAIN = (*PLAIN, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
 # What is asked about most, and never stays here
 DATA = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray, np.float64}
 TOO_LONG = "your code took too long: look for a loop that does not end"

@@ -30,7 +30,7 @@ NOTEBOOK_BYTES = 128 * 2**20  # of all that a test runner says of a notebook
 START_SECONDS = 120
 CLEAN_SECONDS = 30
 # Not with -m: the test runner knows the classes of the student runner by the name of their module
-PROGRAM = "from coursegrader.{0} import main; main()"
+PROGRAM = f"from {__package__}.{{0}} import main; main()"
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
 
 
@@ -336,8 +336,9 @@ class Server:
         poll.register(connection, select.POLLIN)
         poll.register(sys.stdin, 0)
         looked = time.monotonic()
+        last = looked + self.limits.total + self.limits.patience
         for cell in cells:
-            ends = time.monotonic() + self.limits.patience
+            ends = min(time.monotonic() + self.limits.patience, last)
             while (text := channel.first(data, OUTPUT_BYTES)) is None:
                 events = dict(poll.poll(limits.LOOK_SECONDS * 1000))
                 if sys.stdin.fileno() in events:

@@ -14,7 +14,7 @@ from distributed import LocalCluster
 
 from course import Lab, make_course
 from coursegrader import GradingError
-from coursegrader.grade import grade_class, gradebook_of, uninterrupted
+from coursegrader.grade import grade_class, gradebook_of, run, uninterrupted
 from coursegrader.labs import nbgrader_config, release
 from coursegrader.protocol import Cell
 from coursegrader.worker import Worker
@@ -215,6 +215,14 @@ def test_all_that_is_done_for_a_notebook_is_done_on_one_core(bubblewrap):
     worker.close()
     assert inside == outside and len(inside.split()) == 1
     assert between == os.sched_getaffinity(0)
+
+
+def test_whoever_ends_the_worker_twice_gets_no_point_and_is_graded_once_more():
+    worker = Worker()
+    worker.command = (sys.executable, "-c", "print('ready', flush=True)\ninput()")
+    result = run(worker, [Cell("1"), Cell("2", defers=[]), Cell("assert True", "a-1")], ())
+    assert [outputs and outputs[0]["output_type"] for outputs in result["outputs"]] == [[], None, "error"]
+    assert result["late"]
 
 
 def test_a_test_cell_that_cannot_be_read_fails_and_stops_nothing(bubblewrap):

@@ -52,6 +52,13 @@ def watched(monkeypatch):
         run.stdout.close()
 
 
+@pytest.mark.parametrize("name", [b"\xff", b"\rVmRSS: -999999", b"\r\r", b"\nVmRSS: 0"], ids=range(4))
+def test_a_name_that_a_process_gives_itself_hides_nothing(watched, name):
+    prepare = f"import ctypes\nctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0)"
+    reason, left = watched(4, prepare=prepare, hold="held = hold(mmap.MAP_PRIVATE, 120 * 2**20)")
+    assert reason.endswith("GB of memory") and left == 0
+
+
 def test_children_that_hold_too_much_together_are_ended(watched):
     hold = "held = hold(mmap.MAP_PRIVATE, 120 * 2**20)"
     reason, left = watched(4, hold=hold)

@@ -315,3 +315,23 @@ def test_a_verdict_of_any_other_form_is_refused(number, change):
 def test_what_is_no_verdict_is_refused(text):
     with pytest.raises(Malformed):
         read_verdict(CELLS[0], text)
+
+
+def test_a_test_runner_cannot_send_halves_of_characters():
+    for said in ({**SAID[0], "says": "\udfff"}, {**SAID[0], "stopped": "\ud800"}):
+        with pytest.raises(Malformed):
+            read_verdict(CELLS[0], json.dumps(said).encode())
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("numpy.linalg._linalg", "EigResult"), ("matplotlib.cbook", "silent_list")]
+)
+def test_a_proxy_passes_for_nothing_whose_content_is_data(module, name):
+    made = test_runner.make_proxy(Asked(), serialization.Handle(3, "object", name, [(module, name)]))
+    assert not isinstance(made, (tuple, list, dict, str))
+
+
+def test_a_boolean_is_true_in_one_way():
+    array = np.array([0, 1, 2, 255], dtype=np.uint8).view(bool)
+    read = serialization.loads(serialization.dumps(array, None), None)
+    assert read.view(np.uint8).tolist() == [0, 1, 1, 1]
