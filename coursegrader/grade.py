@@ -48,7 +48,7 @@ from coursegrader.submissions import (
     release_of,
     shown,
 )
-from coursegrader.worker import Worker, WorkerEnded
+from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
 WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few enough to keep memory flat
 
@@ -446,6 +446,8 @@ class Entry:
 def pool(workers, sandbox, scheduler) -> Iterator[tuple[Callable, int]]:
     """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
     if scheduler is None:
+        if sys.platform != "linux":
+            raise GradingError(NO_LINUX)
         workers = workers or len(os.sched_getaffinity(0))
         idle = queue.SimpleQueue()
         cores = sorted(os.sched_getaffinity(0))

@@ -31,6 +31,7 @@ START_SECONDS = 120
 CLEAN_SECONDS = 30
 # Not with -m: the test runner knows the classes of the student runner by the name of their module
 PROGRAM = f"from {__package__}.{{0}} import main; main()"
+NO_LINUX = "grading needs Linux, also without a sandbox: type the same command in a virtual machine or a container"
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
 
 
@@ -99,6 +100,8 @@ class Worker:
     def start(self):
         if self.over:
             raise GradingError("the grading was stopped")
+        if sys.platform != "linux":
+            raise GradingError(NO_LINUX)
         options = {"sandbox": self.sandbox, "core": self.core, "limits": self.limits}
         command = [*self.command, json.dumps(options)]
         environment = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
@@ -132,6 +135,8 @@ class Worker:
 
 def missing() -> str | None:
     """Return what this machine lacks for a sandbox, with the command that installs it, or None."""
+    if sys.platform != "linux":
+        return NO_LINUX
     if not shutil.which("bwrap"):
         return f"there is no bubblewrap, which keeps students' code in a sandbox: {INSTALL}"
     try:
@@ -270,7 +275,7 @@ class Server:
 
     def __init__(self, sandbox, core, limits):
         self.sandbox, self.limits = sandbox, limits
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+        cores = sorted(os.sched_getaffinity(0))
         self.excess = None  # what the submission that runs has had too much of
         self.core = core if core is not None else cores[os.getpid() % len(cores)]
         self.programs = []

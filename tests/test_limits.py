@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from coursegrader import limits, seccomp, worker
+from coursegrader import GradingError, grade, limits, seccomp, worker
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -120,3 +120,15 @@ def test_the_sandbox_shows_of_a_python_of_the_system_no_more_than_it_needs(monke
     shown = {path for option, path in zip(words, words[1:], strict=False) if option == "--ro-bind"}
     assert "/usr/lib" in shown
     assert not shown & {"/", "/usr", "/usr/bin", "/usr/local", "/usr/share", "/usr/local/share", str(ROOT)}
+
+
+@pytest.mark.parametrize("sandboxed", [True, False])
+def test_other_systems_than_linux_are_told_in_one_sentence_that_grading_needs_it(monkeypatch, sandboxed):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    for name in ("sched_getaffinity", "sched_setaffinity", "pidfd_open"):
+        monkeypatch.delattr(os, name)
+    with pytest.raises(GradingError, match="needs Linux"):
+        worker.Worker(sandboxed).grade([])
+    with pytest.raises(GradingError, match="needs Linux"), grade.pool(None, sandboxed, None):
+        pass
+    assert "needs Linux" in worker.missing()
