@@ -315,3 +315,9 @@ def test_a_verdict_of_any_other_form_is_refused(number, change):
 def test_what_is_no_verdict_is_refused(text):
     with pytest.raises(Malformed):
         read_verdict(CELLS[0], text)
+
+
+def test_the_arguments_of_a_test_as_a_whole_are_no_answer():
+    with pytest.raises(test_runner.NotPlain):
+        test_runner.thing_at({"x": [1]}, [])
+    assert test_runner.thing_at({"x": [1]}, ["x", 0]) == 1
