@@ -9,6 +9,9 @@ Read are, in a zip or in a folder,
 - else a folder for each student, ``ada/lab.ipynb``, or a file, ``ada.ipynb`` or ``ada_lab-01-toy-regression.ipynb``:
   the student is ``ada``.
 
+A folder around all of that, as unpacking a zip makes it, does not count. It is one of a class if it holds more than one
+name and a notebook that is not just named after a lab; else it is the folder of one student.
+
 The number that an LMS writes behind a name stays in the student's identifier: it tells two students of one name apart,
 and brings the grades back. In the place of a notebook, a zip that holds it will do.
 
@@ -29,8 +32,9 @@ import tempfile
 import unicodedata
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -54,11 +58,12 @@ MAX_ENTRIES = 20_000
 MAX_DEPTH = 20  # of folders in folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
-MAX_CLASS_BYTES = 4 * 2**30
+MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
+MOST_NOTES = 5  # of one kind on a student
 MOODLE = re.compile(r"(?P<student>[^/]+?)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
-_UPLOADED = r"_(?:(?P<upload>\d+)_(?P<file>[^/]+)|(?P<typed>text\.html|link\.html))"
-CANVAS = re.compile(r"(?P<name>[^/]+?)(?P<late>_LATE)?(?P<user>_\d+)" + _UPLOADED, re.DOTALL)
+_UPLOADED = r"_(?:(?P<upload>\d{1,20})_(?P<file>[^/]+)|(?P<typed>text\.html|link\.html))"
+CANVAS = re.compile(r"(?P<name>[^/]+?)(?P<late>_LATE)?(?P<user>_\d{1,20})" + _UPLOADED, re.DOTALL)
 CANVAS_ANONYMOUS = re.compile(r"(?P<late>LATE_)?(?P<name>anon)(?P<user>_[^\W_]+)" + _UPLOADED, re.DOTALL)
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError)
 
@@ -109,18 +114,15 @@ class _HandedIn:
 
 @dataclass
 class _Budget:
-    """How many bytes may still be unpacked, for one student or, by `whole`, for the class; and from how many files."""
+    """How many bytes may still be unpacked of what a student handed in, and from how many files."""
 
-    left: int
-    whole: "_Budget | None" = None
+    left: int = field(default_factory=lambda: MAX_STUDENT_BYTES)
     entries: int = field(default_factory=lambda: MAX_ENTRIES)
 
     def spend(self, size):
         self.left -= size
         if self.left < 0:
             raise _Unusable("it unpacks to more than a student's work can be")
-        if self.whole:
-            self.whole.spend(size)
 
 
 def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
@@ -145,20 +147,21 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
     Raises
     ------
     GradingError
-        Before anything is written: if there is no such lab, if one of the `files` is neither zip nor folder nor
-        notebook, or if two students would get the same identifier.
+        Before anything is written: if there is no such lab, or if one of the `files` is neither zip nor folder nor
+        notebook.
     """
     source = instructor_notebook(root, lab)
     with ExitStack() as opened:
-        classes = [_by_student(_files(path, opened), lab) for path in files]
-        _refuse_equal_identifiers({student for students in classes for student in students})
-        collected = []
-        for students in classes:
-            budget = _Budget(MAX_CLASS_BYTES)
-            collected += [
-                _collect_student(student, students[student], lab, source, root, budget) for student in sorted(students)
-            ]
-        return collected
+        labs = {lab, *(path.name for path in (root / "source").iterdir())}
+        classes = [_by_student(_files(path, opened), lab, labs) for path in files]
+        alike = _of_one_identifier({student for students in classes for student in students})
+        return [
+            Collected(shown(student), None, [f"Not collected: {alike[student]}."])
+            if student in alike
+            else _collect_student(student, students[student], lab, source, root)
+            for students in classes
+            for student in sorted(students)
+        ]
 
 
 # What a zip or a folder holds
@@ -306,29 +309,56 @@ def _is_ignored(path):
 # Who handed it in
 
 
-def _by_student(files: list[_File], lab: str) -> dict[str, list[_HandedIn]]:
+def _by_student(files: list[_File], lab: str, labs: set[str]) -> dict[str, list[_HandedIn]]:
     """Return the files of each student, by the student's name as the zip or the folder has it."""
     students = {}
-    top = _common_folder(files)
+    top = _common_folder([file.path for file in files], labs)
     for file in files:
         student, handed_in = _assigned(file, file.path.removeprefix(top), lab)
         students.setdefault(unicodedata.normalize("NFC", student), []).append(handed_in)
     return students
 
 
-def _common_folder(files):
-    """Return the folder around a whole class, as unpacking a zip makes it, with its slash, or nothing."""
-    parts = [file.path.split("/") for file in files]
-    if len({part[0] for part in parts}) != 1 or "_assignsubmission_" in parts[0][0] or min(map(len, parts)) < 2:
-        return ""
-    inside = {part[1] for part in parts if len(part) > 2 or part[1].lower().endswith((".ipynb", ".zip"))}
-    of_lms = any("_assignsubmission_" in name or CANVAS.fullmatch(name) for name in inside)
-    of_one_student = any(re.match(r"lab[-_ ]?\d", name.lower()) for name in inside)
-    return f"{parts[0][0]}/" if of_lms or (len(inside) > 1 and not of_one_student) else ""
+def _common_folder(paths, labs):
+    """Return the folder around a whole class, as unpacking a zip makes it, with its slash, or nothing.
+
+    Where the notebooks are not all named after labs, every name is taken for that of a student: what one student handed
+    in is then collected in part, and the rest said not to be; of a class, all but one would be lost without a word.
+    """
+    top = ""
+    for _ in range(MAX_DEPTH):
+        parts = [path.removeprefix(top).split("/", 2) for path in paths]
+        if len({part[0] for part in parts}) != 1 or "_assignsubmission_" in parts[0][0] or min(map(len, parts)) < 2:
+            return ""
+        top += f"{parts[0][0]}/"
+        inside = {part[1] for part in parts if len(part) > 2 or part[1].lower().endswith((".ipynb", ".zip"))}
+        if any("_assignsubmission_" in name or (not _is_long(name) and CANVAS.fullmatch(name)) for name in inside):
+            return top
+        if len(inside) > 1:
+            named = {part[1] for part in parts if part[-1].lower().endswith((".ipynb", ".zip"))}
+            return "" if named and all(_is_of_lab(name, labs) for name in named) else top
+        paths = [path for path, part in zip(paths, parts, strict=True) if len(part) > 2]
+    return ""
+
+
+def _is_of_lab(name, labs):
+    """Whether a file or a folder is named after a lab and nobody: ``lab-01-toy-regression (1).ipynb``, ``Lab 1``."""
+    if _is_long(name):
+        return False
+    named = "|".join(map(re.escape, sorted(labs)))
+    pattern = rf"({named}|lab[-_ ]?\d)[-_ ()\d]*(copy[-_ ()\d]*)*(\.ipynb|\.zip)?"
+    return bool(re.fullmatch(pattern, name, re.IGNORECASE))
+
+
+def _is_long(name):
+    return len(name.encode(errors="surrogatepass")) > MAX_NAME_BYTES
 
 
 def _assigned(file, path, lab):
     """Return the student whose file it is, and what it is among the student's files."""
+    folder, _, name = path.partition("/")
+    if _is_long(folder):  # a pattern could take long for it; no student is called that
+        return folder, _HandedIn(name or path, file)
     if match := MOODLE.fullmatch(path):
         return match["student"], _HandedIn(match["file"], file, by_lms=True)
     if match := CANVAS_ANONYMOUS.fullmatch(path) or CANVAS.fullmatch(path):
@@ -339,7 +369,6 @@ def _assigned(file, path, lab):
         return match["name"] + match["user"], _HandedIn(name, file, version, bool(match["late"]), by_lms=True)
     if _leads_out(path):
         return path, _HandedIn(path, file)
-    folder, _, name = path.partition("/")
     if name:
         return folder, _HandedIn(name, file)
     stem, kind = PurePosixPath(path).stem, PurePosixPath(path).suffix
@@ -359,6 +388,8 @@ def identifier(name: str) -> str:
         raise GradingError(f"{shown(name)} is a path, not the name of a student")
     if not is_text(name):
         raise GradingError(f"{shown(name)} is not text in UTF-8: give the student another name")
+    if _is_long(name):
+        raise GradingError(f"{shown(name)} is longer than {MAX_NAME_BYTES} bytes: give it a shorter name")
     signs = [sign if unicodedata.category(sign)[0] in "LMN" or sign in "_.@" else "-" for sign in name]
     safe = re.sub("-+", "-", "".join(signs)).strip("-.")
     if not safe:
@@ -368,24 +399,23 @@ def identifier(name: str) -> str:
     return safe
 
 
-def _refuse_equal_identifiers(students):
+def _of_one_identifier(students):
+    """Return a clause on every student whose identifier would also be that of another."""
     names = {}
     for student in sorted(students):
-        try:
-            safe = identifier(student)
-        except GradingError:
-            continue
-        other = names.setdefault(safe.casefold(), student)
-        if other != student:
-            raise GradingError(
-                f"{shown(other)!r} and {shown(student)!r} would both be student {safe}: rename one of them"
-            )
+        with suppress(GradingError):
+            names.setdefault(identifier(student).casefold(), []).append(student)
+    return {
+        student: f"{shown(first)!r} and {shown(second)!r} would both be student {identifier(first)}: rename one of them"
+        for first, second, *more in (alike for alike in names.values() if len(alike) > 1)
+        for student in (first, second, *more)
+    }
 
 
 # One student
 
 
-def _collect_student(student, handed_in, lab, source, root, budget):
+def _collect_student(student, handed_in, lab, source, root):
     try:
         name = identifier(student)
     except GradingError as error:
@@ -394,7 +424,7 @@ def _collect_student(student, handed_in, lab, source, root, budget):
     try:
         # In the course folder, so that what is unpacked there only has to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
-            new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(MAX_STUDENT_BYTES, budget), notes)
+            new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
             path = _put(new, date, name, lab, root, notes)
     except _Unusable as error:
         return Collected(name, None, [*notes, f"Not collected: {error}."])
@@ -410,7 +440,9 @@ def _collect_student(student, handed_in, lab, source, root, budget):
 
 def _prepared(handed_in, folder, lab, source, budget, notes):
     """Return a folder with just the notebook to grade, under its right name, and its date."""
-    notebooks = _unpacked(_latest(handed_in, notes), folder, budget, notes)
+    again, left_out = [], []
+    notebooks = _unpacked(_latest(handed_in, again), folder, budget, left_out)
+    notes += _first_of(again) + _first_of(left_out)
     if not notebooks:
         names = ", ".join(sorted({shown(one.name) for one in handed_in})[:5])
         raise _Unusable(f"there is no notebook that can be read among its files ({names})")
@@ -437,16 +469,21 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     return new, _date_of(new)
 
 
+def _first_of(notes):
+    """Return the first notes of a kind of which a student can bring about thousands."""
+    more = len(notes) - MOST_NOTES
+    return [*notes[:MOST_NOTES], f"And {more} more of that kind."] if more > 0 else notes
+
+
 def _latest(handed_in, notes):
     """Return the files without those that a student handed in again, under a name with a higher number."""
     latest = {}
     for one in handed_in:
         if one.version and one.version >= latest.get(one.name, one).version:
             latest[one.name] = one
-    for name, one in latest.items():
-        count = sum(other.version is not None and other.name == name for other in handed_in)
+    for name, count in Counter(one.name for one in handed_in if one.version).items():
         if count > 1:
-            notes.append(f"{shown(name)} was handed in {count} times; {shown(one.file.path)} is taken.")
+            notes.append(f"{shown(name)} was handed in {count} times; {shown(latest[name].file.path)} is taken.")
     return [one for one in handed_in if one.version is None or latest[one.name] is one]
 
 

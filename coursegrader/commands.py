@@ -190,6 +190,7 @@ def feedback(options):
     from nbgrader.apps.api import NbGraderAPI
 
     from coursegrader.files import NO_ROOM, written_down
+    from coursegrader.grade import IN_USE, LOCKED
     from coursegrader.labs import nbgrader_config
     from coursegrader.submissions import shown
 
@@ -201,8 +202,11 @@ def feedback(options):
     if not result["success"]:
         if full := [error for error in map(os.strerror, NO_ROOM) if error in result["log"]]:
             raise GradingError(f"the feedback cannot be written ({full[0]}): make room on the disk and type this again")
+        if LOCKED in result["log"]:
+            raise GradingError(f"the feedback is not written: {IN_USE}")
         if not missed or missed == graded:
-            raise GradingError(f"nbgrader could not write the feedback:\n{result['log']}")
+            more = written_down(result["log"], f"feedback {lab}", root)
+            raise GradingError(f"nbgrader could not write the feedback; {more}")
     for student in missed:
         notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
         print(f"{shown(student)}: no feedback from {shown(notebook)}; delete it and type `mlcourse grade {lab}`.")

@@ -24,6 +24,7 @@ from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solut
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from coursegrader import GradingError
+from coursegrader.collect import identifier
 from coursegrader.files import (
     MAKE_ROOM,
     CannotWrite,
@@ -39,6 +40,7 @@ from coursegrader.result_cache import ResultCache, cells_of, environment_fingerp
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
     MAX_BYTES,
+    by_date,
     check_timestamp,
     find_notebook,
     instructor_notebook,
@@ -50,6 +52,8 @@ from coursegrader.submissions import (
 )
 from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
+LOCKED = "database is locked"  # says SQLite
+IN_USE = "another program uses the gradebook: wait until it is done, or close it, then type the same command again"
 WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few enough to keep memory flat
 
 
@@ -239,9 +243,12 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
             missed[student] = f"Not graded: {where} is {kind}; put a folder with the notebook there."
         elif not is_text(student):
             missed[student] = f"Not graded: the name of the folder {where} is not text in UTF-8; rename it."
-        elif not student.isprintable() or student.startswith(".") or set(student) & set("*?[]"):
-            # nbgrader looks for the folders of students by a pattern
-            missed[student] = f"Not graded: nbgrader cannot look for a folder with the name {where}; rename it."
+        elif (name := _identifier(student)) != student:
+            # nbgrader looks for the folders of students by a pattern, and writes their names into its pages as they are
+            missed[student] = (
+                f"Not graded: nbgrader cannot handle the name of the folder submitted/{shown(student)}; rename it"
+                f"{f' to {name}' if name else ''}."
+            )
         else:
             students.append(student)
     if not students and not missed:
@@ -250,6 +257,12 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
             "makes them from a folder or an archive of your learning platform"
         )
     return students, missed
+
+
+def _identifier(name):
+    """Return what `mlcourse collect` would make of a student's name; None if it would refuse it."""
+    with contextlib.suppress(GradingError):
+        return identifier(name)
 
 
 @contextlib.contextmanager
@@ -261,6 +274,8 @@ def gradebook_of(config) -> Iterator[Gradebook]:
     try:
         gradebook = Gradebook(url, config.CourseDirectory.get("course_id", ""))
     except (ImportError, SQLAlchemyError) as error:
+        if LOCKED in str(error):
+            raise CannotWrite(IN_USE) from None
         raise GradingError(
             f"the gradebook does not open: {str(error).splitlines()[0]}: look at c.CourseDirectory.db_url in "
             "nbgrader_config.py (PostgreSQL needs its library: pip install 'psycopg[binary]')"
@@ -269,6 +284,8 @@ def gradebook_of(config) -> Iterator[Gradebook]:
         with gradebook:
             yield gradebook
     except OperationalError as error:
+        if LOCKED in str(error.orig):
+            raise CannotWrite(IN_USE) from None
         raise CannotWrite(f"the gradebook cannot be read or written ({error.orig}): {MAKE_ROOM}") from None
 
 
@@ -294,13 +311,14 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
 
 
 def fingerprint(paths) -> str:
-    """Return a hash of the names and contents of files."""
+    """Return a hash of the names and contents of files, in the order in which they are given."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(path.name.encode("utf-8", "surrogateescape"))
         kind = kind_of(path)
         content = None if kind else read_ordinary(path, MAX_BYTES)
-        digest.update(f"{kind} {path.lstat().st_size}".encode() if content is None else content)
+        name = path.name.encode("utf-8", "surrogateescape")
+        what = f"{kind} {path.lstat().st_size}".encode() if content is None else content
+        digest.update(f"{len(name)} {len(what)} {content is None} ".encode() + name + what)
     return digest.hexdigest()
 
 
@@ -317,7 +335,7 @@ class Index:
 
     def mark(self, lab, student, root, secret, draw):
         """Return the mark of a submission as it is now."""
-        handed_in = fingerprint(sorted((root / "submitted" / student / lab).glob("*")))
+        handed_in = fingerprint(by_date(sorted((root / "submitted" / student / lab).glob("*"))))
         before = self.get(student)
         if draw is None:
             same = isinstance(before, dict) and before.get("handed_in") == handed_in

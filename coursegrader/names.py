@@ -3,11 +3,17 @@
 import ast
 import builtins
 import functools
+import re
 import symtable
 from dataclasses import dataclass, field
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+MAX_CHARACTERS = 10_000  # of a cell that is read
+MAX_LINES = 10  # that are not Python: IPython reads all of a cell again for each of them
+# A chain of attributes: Python keeps the name `a.b.c` of a module in as many parts, `a`, `a.b` and `a.b.c`
+LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
+NOT_PYTHON = re.compile(r"[!%?]|^\s*[,;/]", re.MULTILINE)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -39,17 +45,50 @@ class Names:
     needs_later: set[str] = field(default_factory=set)
 
 
-@functools.lru_cache(10_000)
-def names_of(source: str) -> Names:
-    """Return the names in the code of a cell; none of code with an error of syntax, which does not run."""
+@functools.lru_cache(300)
+def names_of(source: str) -> Names | None:
+    """Return the names in the code of a cell; none of code with an error of syntax, which does not run.
+
+    None is returned for code that would take much time or memory to read: nobody knows its names.
+    """
     names = Names()
     try:
-        tree = ast.parse(TransformerManager().transform_cell(source))
+        tree = _tree(source)
+        if tree is None:
+            return None
         _read_block(tree.body, names, set(), certain=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return Names()
+    except Exception:  # such as a RecursionError; IPython raises others
+        return None
     names.needs_later -= names.defines | names.may_define
     return names
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Return the tree of code; None if it is longer or deeper than a person writes it.
+
+    Raises
+    ------
+    SyntaxError, ValueError
+        If it is no Python.
+    """
+    if len(source) > MAX_CHARACTERS or LONG_CHAIN.search(source):
+        return None
+    try:
+        return ast.parse(source)
+    except (RecursionError, MemoryError):
+        return None
+
+
+def _tree(source):
+    """Return the tree of a cell, in which lines may be for IPython, or None."""
+    try:
+        return parsed(source)
+    except SyntaxError:
+        if len(NOT_PYTHON.findall(source)) > MAX_LINES:
+            return None
+        return parsed(TransformerManager().transform_cell(source))
 
 
 @functools.lru_cache(1000)

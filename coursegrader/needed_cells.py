@@ -9,6 +9,7 @@ Names do not say everything. A given cell with the tag ``run`` always runs, for 
 library on which an answer depends.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from coursegrader.names import Names, names_of, names_of_test
 from coursegrader.protocol import Cell
 
 ALWAYS = "run"
+MAX_CHARACTERS = 100_000  # of the code of a notebook that is read
 
 
 def given_cells(notebook: NotebookNode) -> dict[str, bool]:
@@ -41,14 +43,19 @@ def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
     Returns
     -------
     list of Cell
-        The same cells. Those that need not run have the names that they define as `defers`.
+        The same cells. Those that need not run have the names that they define as `defers`. If the names of a cell are
+        not known (`coursegrader.names.names_of`), or if there is more code than a person writes, all of them run.
     """
+    if sum(len(cell.source) for cell in cells) > MAX_CHARACTERS:
+        return cells
     names = [_names_of(cell) for cell in cells]
-    modules = set().union(*(found.modules for found in names))
+    if None in names:
+        return cells
+    binders = _binders(names)
     waiting = [number for number, cell in enumerate(cells) if cell.grade_id or given.get(cell.source, True)]
     runs = set(waiting)
     while waiting:
-        for other in needed_by(waiting.pop(), names, modules):
+        for other in needed_by(waiting.pop(), names, binders):
             if other not in runs:
                 runs.add(other)
                 waiting.append(other)
@@ -67,23 +74,27 @@ def _names_of(cell):
         return Names()  # the test fails as it runs
 
 
-def needed_by(number: int, names: list[Names], modules: set[str]) -> Iterator[int]:
+def _binders(names):
+    """Return for each name the numbers of the cells that bind it anew or change it, in their order."""
+    modules = set().union(*(found.modules for found in names))
+    binders = {}
+    for number, found in enumerate(names):
+        for name in found.defines | found.may_define | (found.changes - modules):
+            binders.setdefault(name, []).append(number)
+    return binders
+
+
+def needed_by(number: int, names: list[Names], binders: Mapping[str, list[int]]) -> Iterator[int]:
     """Yield the numbers of the cells that define or change what a cell needs.
 
     What it reads as it runs comes from the last cells before it. What its functions read when they are called may come
     from any cell. To call a function of a module is not taken for a change of the module.
     """
     for name in names[number].needs:
-        for before in reversed(range(number)):
-            if name in binds(names[before], modules):
-                yield before
-            if name in names[before].defines:
+        others = binders.get(name, [])
+        for at in reversed(range(bisect_left(others, number))):
+            yield others[at]
+            if name in names[others[at]].defines:
                 break
-    for other, found in enumerate(names):
-        if names[number].needs_later & binds(found, modules):
-            yield other
-
-
-def binds(names: Names, modules: set[str]) -> set[str]:
-    """Return the names that a cell binds anew or changes."""
-    return names.defines | names.may_define | (names.changes - modules)
+    for name in names[number].needs_later:
+        yield from binders.get(name, [])

@@ -13,6 +13,8 @@ import numpy as np
 from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
 
+from coursegrader.names import parsed
+
 LEAST_CLASS = 5  # students: among fewer, nothing is rare
 LEAST_ALIKE = 0.75
 LEAST_RARITY = 0.36  # classes of 10 to 300 made of answers drawn at random rarely have a pair above it
@@ -110,14 +112,15 @@ def _lines(source):
 def normalised(source: str) -> str:
     """Return code without comments, docstrings, layout and the names that it gives to variables and arguments.
 
-    Code that Python cannot parse loses its comments alone.
+    Code that Python cannot parse, or not without much memory, loses its comments alone.
     """
     source = re.sub(r"^[^\S\n]*[%!].*$", "", source[: 50 * LONGEST_CELL], flags=re.MULTILINE)
     try:
-        tree = ast.parse(source)
-        return ast.unparse(_Anonymous(_bound_names(tree)).visit(tree))
+        if tree := parsed(source):
+            return ast.unparse(_Anonymous(_bound_names(tree)).visit(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return re.sub(r"#.*", "", source)
+        pass
+    return re.sub(r"#.*", "", source)
 
 
 def _bound_names(tree):

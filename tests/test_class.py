@@ -8,15 +8,18 @@ import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 
 import nbformat
 import pytest
 
 from course import Lab, make_course
 from coursegrader import grade
+from coursegrader.submissions import by_date
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -203,7 +206,7 @@ def test_who_cannot_be_graded_is_named_and_a_second_run_finishes(room, full, tmp
     assert "submitted/linked is a symbolic link" in line(said, "linked")
     assert f"submitted/file/{LAB} is a file" in line(said, "file")
     assert "is not text in UTF-8; rename it" in line(said, "Zo\\xe9")
-    assert said.count("nbgrader cannot look for a folder with the name") == 3
+    assert said.count("nbgrader cannot handle the name of the folder") == 3
     assert "7 could not be graded" in said
     for student in ("new\nline", "a[b]*", ".hidden"):
         shutil.rmtree(room.root / "submitted" / student)
@@ -214,6 +217,53 @@ def test_who_cannot_be_graded_is_named_and_a_second_run_finishes(room, full, tmp
     code, said = room.grade()
     assert code == 0 and "Graded 1 submissions" in said and "2 had not changed" in said
     assert room.points() == dict.fromkeys(["ada", "named", "Zoé"], full)
+
+
+def test_a_folder_whose_name_would_be_code_in_a_page_is_not_graded_until_it_is_renamed(room, full):
+    names = {"<img src=x onerror=alert(1)>": "img-src-x-onerror-alert-1", '"-alert(1)-"': "alert-1", "Ada L": "Ada-L"}
+    for name in [*names, "<>", "ada@example.org"]:
+        room.hand_in(name)
+    code, said = room.grade()
+    assert code == 1 and room.points() == {"ada@example.org": full}
+    for name, renamed in names.items():
+        assert f"submitted/{name}; rename it to {renamed}." in line(said, name)
+    assert "submitted/<>; rename it." in line(said, "<>")
+
+
+def test_while_another_program_uses_the_gradebook_every_command_says_so_in_a_sentence(room, monkeypatch):
+    room.hand_in("ada")
+    assert room.grade()[0] == 0
+    monkeypatch.setattr(grade, "Gradebook", partial(in_a_hurry, grade.Gradebook))
+    other = sqlite3.connect(room.root / "gradebook.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    for words in (["feedback", LAB], ["report", LAB]):
+        code, said = room.type(*words)
+        assert code == 1 and "another program uses the gradebook" in said and len(said.splitlines()) == 1
+        assert "Traceback" not in said and "db_url" not in said and "make room" not in said
+    other.close()
+    assert room.type("feedback", LAB)[0] == 0
+
+
+def in_a_hurry(gradebook, url, *more):
+    """Open a gradebook that waits no longer than a moment for another program."""
+    return gradebook(f"{url}?timeout=0.1", *more)
+
+
+def test_what_decides_what_is_graded_is_in_the_mark_of_a_submission(tmp_path):
+    def mark(*files):
+        paths = []
+        for number, (name, text, date) in enumerate(files):
+            path = tmp_path / str(number) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            os.utime(path, (date, date))
+            paths.append(path)
+        return grade.fingerprint(by_date(paths))
+
+    assert mark(("a", "b", 1)) != mark(("ab", "", 1)) and mark(("a", "bc", 1)) != mark(("a", "", 1), ("b", "c", 1))
+    older, newer = ("a.ipynb", "", 1), ("b.ipynb", "", 2)
+    assert mark(older, newer) == mark(("a.ipynb", "", 5), ("b.ipynb", "", 6)) != mark(("a.ipynb", "", 7), newer)
+    assert mark(older, ("x.txt", "", 0)) == mark(older, ("x.txt", "", 9))
 
 
 def test_a_class_is_collected_whatever_its_folder_holds_and_then_graded(room, full, tmp_path):

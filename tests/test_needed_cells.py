@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import time
+import tracemalloc
 
 import nbformat
 import pytest
@@ -68,6 +70,72 @@ def test_a_given_cell_that_the_student_changed_is_the_students_and_runs():
 
 def test_code_that_cannot_be_read_has_no_names():
     assert names_of("x = (").defines == set() and names_of("x = \0").needs == set()
+
+
+N = 100_000
+DEEP = {
+    "a name with dots": f"import {'a.' * (N // 2)}b",
+    "a name with dots in a short cell": f"import {'a.' * 4000}b",
+    "a name with dots on many lines": "import " + "a.\\\n" * 2000 + "b",
+    "elif": "if a: pass\n" + "elif a:1\n" * 1000,
+    "help lines": "a?\n" * (N // 3),
+    "help lines in a short cell": "a?\n" * 3000,
+    "commands": "!a\n" * 300,
+    "magics": "a = %b\n" * (N // 7),
+    "sums": f"{'1+' * (N // 2)}1",
+    "form feeds": f"{chr(12) * N}x",
+}
+NO_PYTHON = {
+    "brackets": "(" * N,
+    "brackets in a short cell": "(" * 9000,
+    "a command without end": f"!{'a' * 9000}",
+    "exclamation marks": "!" * 9000,
+    "question marks": "?" * 9000,
+    "nulls": "\0" * 9000,
+    "surrogates": "\ud800" * 9000,
+    "quotes": "'" * 9001,
+    "percent signs": "%" * 9000,
+    "backslashes": "\\\n" * 4000,
+    "prompts": ">>> (\n" * 1500,
+}
+
+
+@pytest.mark.parametrize("code", [*DEEP.values(), *NO_PYTHON.values()], ids=[*DEEP, *NO_PYTHON])
+def test_no_code_takes_long_or_much_memory_to_read(code):
+    names_of.cache_clear()
+    began = time.process_time()
+    tracemalloc.start()
+    names_of(code)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - began < 5 and most < 50 * 2**20
+
+
+@pytest.mark.parametrize("code", DEEP.values(), ids=DEEP)
+def test_beside_code_that_would_take_long_to_read_every_cell_runs(code):
+    assert names_of(code) is None
+    assert deferred([("given", "n = 1"), ("student", code), ("test", "pass")]) == []
+
+
+def test_in_a_notebook_with_more_code_than_a_person_writes_every_cell_runs():
+    assert deferred([("given", "n = 1"), *[("student", f"x = {'1' * 3000}")] * 40, ("test", "pass")]) == []
+
+
+def test_an_error_in_reading_a_cell_stops_no_grading(monkeypatch):
+    def fail(self, cell):
+        raise RuntimeError("still changing after 500 iterations")
+
+    monkeypatch.setattr("coursegrader.names.TransformerManager.transform_cell", fail)
+    names_of.cache_clear()
+    assert names_of("!ls") is None
+    names_of.cache_clear()
+
+
+def test_many_cells_that_bind_the_same_name_take_no_time():
+    wide = [("student", ", ".join(f"a{number}_{cell}" for number in range(800))) for cell in range(10)]
+    began = time.process_time()
+    assert deferred([("given", "x = 1"), *[("student", "if a: x = 1")] * 3000, *wide, ("test", "x")]) == []
+    assert time.process_time() - began < 3
 
 
 def test_a_test_takes_from_the_notebook_what_it_does_not_define():

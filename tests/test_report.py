@@ -1,6 +1,7 @@
 """The report on a class says what the gradebook and the autograded notebooks hold, and runs nothing of a student."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -277,6 +278,17 @@ def test_what_was_given_is_nobody_s_own_and_names_and_docstrings_do_not_count():
     one = tokens('def mean(x):\n    """Return it."""\n    total = sum(x)  # add\n    return total / 2', given)
     assert one == tokens("def mean(values: list):\n    s = (sum(values))\n\n    return s/2", given) and "sum" in one
     assert one != tokens("def mean(x):\n    total = max(x)\n    return total / 2", given)
+
+
+@pytest.mark.parametrize(
+    "code", [f"import {'a.' * 49_000}b", "a = " + "b." * 49_000 + "c", "(" * 99_000, "1+" * 49_000]
+)
+def test_code_without_end_takes_no_memory_to_compare(code):
+    tracemalloc.start()
+    tokens(code)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 50 * 2**20
 
 
 @pytest.mark.parametrize("code", ["def mean(x:\n  return 1", "%timeit 1\nx = 2", "(" * 5000, "\x00", "0x" + "f" * 9000])

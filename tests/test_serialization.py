@@ -335,3 +335,9 @@ def test_a_boolean_is_true_in_one_way():
     array = np.array([0, 1, 2, 255], dtype=np.uint8).view(bool)
     read = serialization.loads(serialization.dumps(array, None), None)
     assert read.view(np.uint8).tolist() == [0, 1, 1, 1]
+
+
+def test_the_arguments_of_a_test_as_a_whole_are_no_answer():
+    with pytest.raises(test_runner.NotPlain):
+        test_runner.thing_at({"x": [1]}, [])
+    assert test_runner.thing_at({"x": [1]}, ["x", 0]) == 1
