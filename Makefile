@@ -45,6 +45,7 @@ cold: $(READY)  ## run every chapter and lab without a cache, print the times, a
 	@$(COURSE) book cold
 	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/test_validate.py
 	@SECRETS=20 $(PYTHON) -m pytest tests/test_answers.py -k other_secrets
+	@REPLAY=20 $(PYTHON) -m pytest tests/test_replay.py
 
 diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
 	@$(COURSE) book diff "$(REV)"

@@ -1,0 +1,77 @@
+"""No test cell passes for what a right answer has said to other hidden data.
+
+Whatever the instructor's answer says to each test cell under one secret is recorded, and said again to the same test
+cell under other secrets. A cell that still passes asks nothing that depends on its hidden data: constants would do.
+"""
+
+import os
+
+import pytest
+
+from coursegrader.labs import read_lab
+from coursegrader.protocol import Cell
+from coursegrader.result_cache import cells_of
+from coursegrader.worker import Worker
+from paths import LABS, ROOT
+
+# Cells with hidden tests that pass nevertheless, with the reason
+EXPLAINED = {
+    ("lab-01", "fit-line-3"): "bad input: an error whatever the data, and two numbers where there is none",
+    ("lab-01", "plot-prediction-3"): "labels and figures, which do not depend on the data",
+    ("lab-01", "braking-physics-1"): "a question with one right number",
+    ("lab-05", "pooled-covariance-3"): "bad input: an error whatever the data, and a shape where there is none",
+    ("lab-06", "neighbour-weights-4"): "bad input: an error whatever the data",
+    ("lab-08", "k-folds-4"): "bad input: an error whatever the data",
+    ("lab-08", "make-candidates-1"): "bad input: an error whatever the data",
+    ("lab-08", "block-folds-3"): "bad input: an error whatever the data",
+    ("lab-09", "delete-values-5"): "bad input: an error whatever the data",
+    ("lab-10", "jeffreys-interval-3"): "bad input: an error whatever the data",
+    ("lab-10", "paired-3"): "bad input: an error whatever the data",
+}
+RECORDED = (271828182, 845904523, 536028747)
+# `make cold` tries some, which takes minutes
+OTHER_SECRETS = [(number, number**2, number**3) for number in range(1, 1 + int(os.environ.get("REPLAY", "0")))]
+START = f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\nimport replaying\nreplaying."
+
+
+@pytest.fixture(scope="module", params=LABS if OTHER_SECRETS else [])
+def replayed(request, tmp_path_factory):
+    """The name of a lab, and the test cells that pass for what was recorded: with its secret, and with each other."""
+    notebook, folder = read_lab(ROOT / "solutions" / f"{request.param}.md"), str(tmp_path_factory.mktemp("said"))
+    cells = cells_of(notebook, notebook)
+    tests = [cell for cell in cells if cell.grade_id]
+    worker = Worker(sandbox=False)
+    try:
+        recorded = passed(worker, [Cell(f"{START}record({folder!r})"), *cells], RECORDED)
+        assert recorded == {cell.grade_id for cell in tests}
+        again = [
+            passed(worker, [Cell(f"{START}replay({folder!r})"), *tests], secret)
+            for secret in (RECORDED, *OTHER_SECRETS)
+        ]
+    finally:
+        worker.close()
+    return request.param, tests, *again
+
+
+def passed(worker, cells, secret):
+    """Return the names of the test cells that pass."""
+    result = worker.grade(cells, secret)
+    assert not result["stopped"], result["stopped"]
+    return {
+        cell.grade_id
+        for cell, outputs in zip(cells, result["outputs"], strict=True)
+        if cell.grade_id and not any(output["output_type"] == "error" for output in outputs)
+    }
+
+
+def test_what_was_recorded_passes_with_the_same_secret(replayed):
+    _, tests, same, *_ = replayed
+    assert {cell.grade_id for cell in tests} == same
+
+
+def test_what_was_recorded_passes_with_no_other_secret(replayed):
+    lab, tests, _, *others = replayed
+    hidden = {cell.grade_id for cell in tests if "### BEGIN HIDDEN TESTS" in cell.source}
+    often = {name: sum(name in some for some in others) for name in sorted(hidden.intersection(set().union(*others)))}
+    explained = {cell for of, cell in EXPLAINED if of == lab[:6]}
+    assert often.keys() == explained, f"{lab}: of {len(others)} other secrets, passed with: {often}"
