@@ -23,8 +23,7 @@ import time
 import traceback
 import types
 from base64 import b64encode
-from contextlib import redirect_stderr, redirect_stdout
-from unittest import mock
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 
 import matplotlib
 import numpy as np
@@ -165,7 +164,7 @@ class Session:
 
     def __init__(self, shell, connection):
         self.shell, self.connection = shell, connection
-        self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, []
+        self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, ExitStack()
         self.generators = {}  # they go on from call to call
         self.deferred = []  # cells that run when a name that they define is missing: their code, the names
         self.deaf = self.late = False
@@ -263,17 +262,11 @@ class Session:
         return repr(self.things[number])[:SHOWN_CHARACTERS]
 
     def do_without(self, module, name, message):
-        def refuse(*arguments, **options):
-            raise checks.CheckFailed(message)
-
-        patch = mock.patch.multiple(getattr(importlib.import_module(module), name), __init__=refuse, fit=refuse)
-        patch.start()
-        self.patches.append(patch)
+        self.patches.enter_context(checks.without(getattr(importlib.import_module(module), name), message))
 
     def do_forget(self):
         """Let go of everything that a test asked for."""
-        while self.patches:
-            self.patches.pop().stop()
+        self.patches.close()
         self.things.clear()
         self.numbers.clear()
         self.given.clear()

@@ -351,7 +351,7 @@ def seed(number: int) -> int:
 
 
 def without(kind: type, message: str) -> contextlib.AbstractContextManager:
-    """Refuse answers that borrow the work of a class: inside the block nobody can make or fit an object of it.
+    """Refuse answers that borrow the work of a class: inside the block no function of it can be called.
 
     Parameters
     ----------
@@ -363,7 +363,8 @@ def without(kind: type, message: str) -> contextlib.AbstractContextManager:
     Returns
     -------
     context manager
-        While it is open, ``kind(...)`` and ``kind.fit(...)`` raise `CheckFailed` with the message.
+        While it is open, ``kind(...)`` and all methods of the class, ``kind.fit(...)`` for one, raise `CheckFailed`
+        with the message.
     """
     if _elsewhere is not None:
         return _elsewhere.without(kind, message)
@@ -371,7 +372,8 @@ def without(kind: type, message: str) -> contextlib.AbstractContextManager:
     def refuse(*arguments, **options):
         raise CheckFailed(message)
 
-    return mock.patch.multiple(kind, __init__=refuse, fit=refuse)
+    methods = [name for name in dir(kind) if not name.startswith("__") and callable(getattr(kind, name, None))]
+    return mock.patch.multiple(kind, **dict.fromkeys(["__init__", *methods], refuse))
 
 
 def _close_figures():

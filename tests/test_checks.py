@@ -258,10 +258,25 @@ class Inherited(LinearDiscriminantAnalysis):
     pass
 
 
-MADE_BEFORE = LinearDiscriminantAnalysis()
+class Kept(LinearDiscriminantAnalysis):
+    __init__, fit = LinearDiscriminantAnalysis.__init__, LinearDiscriminantAnalysis.fit
 
 
-@pytest.mark.parametrize("borrow", [LinearDiscriminantAnalysis, Inherited, lambda: MADE_BEFORE.fit([[0.0]], [1])])
+FOUR = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+BEFORE = dict(vars(LinearDiscriminantAnalysis))
+MADE_BEFORE = LinearDiscriminantAnalysis().fit(*FOUR)
+
+
+@pytest.mark.parametrize(
+    "borrow",
+    [
+        LinearDiscriminantAnalysis,
+        Inherited,
+        lambda: MADE_BEFORE.fit([[0.0]], [1]),
+        lambda: MADE_BEFORE.transform([[0.0]]),
+        lambda: Kept().fit(*FOUR),
+    ],
+)
 def test_the_work_of_a_class_cannot_be_borrowed(borrow):
     with checks.without(LinearDiscriminantAnalysis, HINT):
         assert message(borrow) == HINT
@@ -270,8 +285,9 @@ def test_the_work_of_a_class_cannot_be_borrowed(borrow):
 def test_a_class_works_again_after_the_test_even_if_that_failed():
     with pytest.raises(ZeroDivisionError), checks.without(LinearDiscriminantAnalysis, HINT):
         raise ZeroDivisionError
-    model = LinearDiscriminantAnalysis().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    model = LinearDiscriminantAnalysis().fit(*FOUR)
     assert model.predict([[2.0]]) == [1]
+    assert vars(LinearDiscriminantAnalysis) == BEFORE
 
 
 def test_other_classes_may_be_used_where_one_is_refused():
