@@ -149,4 +149,5 @@ class ShowRawAsText(NbGraderPreprocessor):
 
 def one_line(sentence):
     """Return a sentence as plain text for Markdown, since it may hold the name of a student's file."""
-    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(sentence.split()))
+    text = re.sub(r"([`*_{}\[\]<>#|$])|(\\+)", lambda found: f"\\{found[1]}" if found[1] else f"`{found[2]}`", sentence)
+    return " ".join(text.split())
