@@ -2,7 +2,7 @@ r"""Turn what students write and print into HTML that an instructor and the stud
 
 What comes out asks no computer for anything, wears no class, style or name of the page around it, and links only to
 other sites. All of it takes time in proportion to the length of the text: where a text might be built so that it takes
-longer, less is made of it. Formulas stay as they are, for MathJax.
+longer, less is made of it. No text makes it fail. Formulas stay as they are, for MathJax.
 """
 
 import base64
@@ -21,6 +21,7 @@ import nh3
 from jinja2 import pass_context
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from nbconvert.filters import ansi2html, strip_ansi
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -46,6 +47,7 @@ ATTRIBUTES["th"] = ATTRIBUTES["td"]
 TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
 PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 NUMBER = re.compile(r"[0-9]{1,3}")
+NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the Jupyter server of who reads may answer there
 LINK = re.compile(
     r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#].*)?", re.IGNORECASE
@@ -80,7 +82,7 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
         one that is not, a sentence stands there.
     """
     return nh3.clean(
-        _simple(str(page), attachments or {}),
+        _simple(_writable(str(page)), attachments or {}),
         tags=TAGS,
         attributes=ATTRIBUTES,
         attribute_filter=_attribute,
@@ -128,14 +130,24 @@ def _simple(page, attachments):
 
 
 def _text(piece):
-    return html.escape(html.unescape(piece), quote=False)
+    return html.escape(_unescaped(piece), quote=False)
+
+
+def _unescaped(text):
+    """Return a text with its character references resolved; Python reads no number of thousands of digits."""
+    return html.unescape(NO_CHARACTER.sub("&#0", text))
+
+
+def _writable(text):
+    """Return a text without halves of characters, which no file holds."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _parts(tag, text):
     """Return the attributes of a tag that it may have."""
     allowed = ATTRIBUTES.get(tag, ())
     found = PART.findall(text) if allowed else ()
-    return {name.lower(): html.unescape(value.strip("\"'")) for name, value in found if name.lower() in allowed}
+    return {name.lower(): _unescaped(value.strip("\"'")) for name, value in found if name.lower() in allowed}
 
 
 def _attribute(tag, name, value):
@@ -340,13 +352,27 @@ def csp_hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-# Code
+# Code and what it prints
+
+# They let code be read in another order than it is run
+TURNING = {
+    number: f"[U+{number:04X}]" for number in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+
+
+def coloured(text: str) -> str:
+    """Return the HTML of what a cell prints, in its colours if it has any: a filter of nbconvert's templates."""
+    text = _writable(str(text)).translate(TURNING)
+    try:
+        return str(ansi2html(text))
+    except (IndexError, ValueError):  # the code of a colour is cut short, or too long a number
+        return html.escape(strip_ansi(text))
 
 
 def highlighted(source: str, metadata: Mapping | None = None) -> str:
     """Return the HTML of a code cell, in colours unless it is long: a filter of nbconvert's templates."""
     # Pygments reads the blank lines that follow anew at each of them
-    lines = [line.rstrip() for line in source.splitlines()]
+    lines = [line.rstrip() for line in _writable(source).translate(TURNING).splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
         return f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>'
