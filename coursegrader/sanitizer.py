@@ -34,6 +34,7 @@ HTML_CHARACTERS = 200_000  # of a table or the like that a cell shows
 DEPTH = 50  # of tags in tags
 NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
+TABLE_CELLS = 10_000  # of all tables in Markdown of a page
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
@@ -205,15 +206,18 @@ def _is_picture(address):
 # Markdown
 
 
-def rendered(text: str, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
+def rendered(
+    text: str, attachments: Mapping[str, Mapping[str, str]] | None = None, left: dict[str, int] | None = None
+) -> str:
     r"""Return the HTML of a text in Markdown, cleaned, with its formulas as they were written.
 
     Formulas stand between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. Of a text that is too long,
-    the beginning is returned.
+    the beginning is returned. `left` says how many cells the tables may still have, and is brought up to date.
     """
+    left = {"table cells": TABLE_CELLS} if left is None else left
     text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
     try:
-        page = _MARKDOWN.render(text, {})
+        page = _MARKDOWN.render(text, {"left": left, "ends": {}})
     except RecursionError:
         page = f"<pre>{html.escape(text)}</pre>"
     return clean(page, attachments)
@@ -222,7 +226,8 @@ def rendered(text: str, attachments: Mapping[str, Mapping[str, str]] | None = No
 @pass_context
 def markdown(context, text: str) -> str:
     """Return the HTML of a text in Markdown in a cell: a filter of nbconvert's templates."""
-    return rendered(text, context.get("cell", {}).get("attachments", {}))
+    left = context["resources"].setdefault("left", {"table cells": TABLE_CELLS})
+    return rendered(text, context.get("cell", {}).get("attachments", {}), left)
 
 
 def _tag(state, silent):
@@ -284,22 +289,27 @@ def _end_of_environment(env, source, start):
     found = ENVIRONMENT.match(source, start)
     if found is None or found[1] == "end":
         return 0
-    if env.get("source") is not source:  # one look for all of them
-        env["source"], env["ends"] = source, {}
+    if source not in env["ends"]:  # one look for all of them, in the whole text and in the label of each picture
+        env["ends"][source] = {}
         for end in ENVIRONMENT.finditer(source):
             if end[1] == "end":
-                env["ends"].setdefault(end[2], []).append(end.end())
-    ends = env["ends"].get(found[2], [])
+                env["ends"][source].setdefault(end[2], []).append(end.end())
+    ends = env["ends"][source].get(found[2], [])
     at = bisect_right(ends, start)
     return ends[at] if at < len(ends) else 0
 
 
-def _narrow_table(rule):
-    """Return the rule for tables, but for those that are not too wide."""
+def _small_table(rule):
+    """Return the rule for tables, but for as many cells as there is room for: the lines that remain are plain text."""
 
     def table(state, first, last, silent):
-        wide = state.src.count("|", state.bMarks[first], state.eMarks[first]) > COLUMNS
-        return not wide and rule(state, first, last, silent)
+        columns = 1 + state.src.count("|", state.bMarks[first], state.eMarks[first])
+        rows = state.env["left"]["table cells"] // columns
+        if columns > COLUMNS or not rule(state, first, min(last, first + rows), silent):
+            return False
+        if not silent:
+            state.env["left"]["table cells"] -= columns * (state.line - first)
+        return True
 
     return table
 
@@ -311,7 +321,7 @@ def _markdown():
     # Texts side by side are joined one after the other, which copies the first again and again
     parser.disable(["fragments_join", "text_join"])
     parser.add_render_rule("text_special", RendererHTML.text)
-    parser.block.ruler.at("table", _narrow_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
+    parser.block.ruler.at("table", _small_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
     parser.block.ruler.before("table", "formula", _formula_block, {"alt": ["paragraph", "blockquote", "list"]})
     parser.inline.ruler.before("escape", "formula", _formula)
     parser.inline.ruler.at("html_inline", _tag)

@@ -11,6 +11,7 @@ import time
 import matplotlib.figure
 import nbformat
 import pytest
+from jinja2 import Environment
 
 from coursegrader import sanitizer
 from coursegrader.preprocessors import OUTPUTS, PAGE_CHARACTERS, ShowWithinLimits, one_line
@@ -316,6 +317,7 @@ def seconds(function, *arguments):
 
 MARKDOWN = [
     r"\begin{a}x",
+    r"![\begin{a}](x)\begin{a}",
     "\\begin{a}\n",
     "[",
     "![",
@@ -394,6 +396,17 @@ def test_a_megabyte_is_shown_in_seconds_and_cut_off(part):
 def test_a_table_in_markdown_is_not_filled_up_to_millions_of_cells():
     wide = "|" + "a|" * 5000 + "\n|" + "-|" * 5000 + "\n" + "|\n" * 10_000
     assert len(rendered(wide)) < 10 * len(wide)
+
+
+def test_all_tables_of_a_page_together_have_no_more_cells_than_a_browser_can_bear():
+    table = "|" + "a|" * 99 + "\n|" + "-|" * 99 + "\n" + "|\n" * 1000 + "| the last |\n"
+    page = rendered(table * 20)
+    assert page.count("<td>") + page.count("<th>") <= sanitizer.TABLE_CELLS
+    assert page.count("the last") == 20
+    environment, left = Environment(), {}
+    environment.filters["markdown"] = sanitizer.markdown
+    page = environment.from_string("{{ text | markdown }}" * 20).render(text=table, resources=left)
+    assert page.count("<td>") + page.count("<th>") <= sanitizer.TABLE_CELLS
 
 
 def test_tags_that_a_browser_opens_again_in_each_paragraph_do_not_multiply():
