@@ -82,6 +82,7 @@ c.HTMLExporter.filters = {
     "ansi2html": sanitizer.coloured,
     "mathjax_itself": sanitizer.mathjax,
     "csp_hash": sanitizer.csp_hash,
+    "nbgrader_scripts": sanitizer.nbgrader_scripts,
 }
 c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
+import nbgrader
 import nh3
 from jinja2 import pass_context
 from markdown_it import MarkdownIt
@@ -347,6 +348,7 @@ _MARKDOWN = _markdown()
 
 # The pages
 
+FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates" / "formgrade"
 TEMPLATES = str(Path(__file__).parent / "jupyter")
 
 
@@ -355,6 +357,14 @@ def mathjax(name: str) -> str:
     """Return a file of MathJax, which comes with the book: a filter of the course's own templates."""
     [folder] = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations
     return (Path(folder) / "static" / "mathjax" / name).read_text(encoding="utf-8")
+
+
+def nbgrader_scripts(name: str) -> list[str]:
+    """Return the scripts in a template of nbgrader's formgrader, and in its buttons: a filter of the templates."""
+    found = re.findall(
+        r'<script[^>]*>(.+?)</script>|\bonclick="(.+?)"', (FORMGRADER / name).read_text("utf-8"), re.DOTALL
+    )
+    return [script or action for script, action in found]
 
 
 def csp_hash(script: str) -> str:
