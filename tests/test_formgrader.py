@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -168,7 +169,8 @@ def shown(page, text):
     """Typeset a text; return how many formulas it has, what is wrong with them, and what is in them."""
     return page.evaluate(
         """(text) => {
-          document.body.textContent = text;
+          document.body.innerHTML = "<p></p>";
+          document.body.firstChild.textContent = text;
           MathJax.texReset();
           MathJax.typesetClear();
           MathJax.typeset();
@@ -256,6 +258,13 @@ def test_mathjax_itself_forbids_what_the_list_might_miss(formulas):
 def test_a_page_has_room_for_hundreds_of_formulas_and_not_for_thousands(formulas):
     assert shown(formulas, "$x$ " * 300)[0] == 300
     assert shown(formulas, "$x$ " * 5000)[0] < 600
+
+
+@pytest.mark.parametrize("part", ["$a{", r"\begin{align}x", r"\(a"])
+def test_the_search_for_the_ends_of_formulas_does_not_keep_the_browser_busy(formulas, part):
+    begin = time.monotonic()
+    shown(formulas, part * (200_000 // len(part)))
+    assert time.monotonic() - begin < 10
 
 
 def test_no_formula_makes_a_page_of_millions_of_pixels(formulas):

@@ -33,6 +33,7 @@ const ENVIRONMENTS = new Set(
 const SIGNS = "\\{}|,;:!>$%&#_ \t\n";
 const LONGEST = 2000;
 const DEEPEST = 20;
+const SEARCH = 2e7;
 
 // As MathJax reads it, a backslash and the letters or the one sign that follow, from the beginning on. A comment could
 // hide braces from MathJax that are counted here.
@@ -51,6 +52,17 @@ function isPlain(formula) {
   return true;
 }
 
+// MathJax may read the rest of a text at each sign that can begin a formula: keep it from what would take long
+function limitSearch() {
+  let left = SEARCH;
+  for (const one of document.querySelectorAll("body, body :not(pre, code, script, style)")) {
+    const text = [...one.childNodes].map((node) => (node.nodeType === Node.TEXT_NODE ? node.data : "")).join("");
+    const steps = text.length * (text.match(/\$|\\(?:[([]|begin)/g)?.length ?? 0);
+    if (steps > left) one.classList.add("mathjax_ignore");
+    else left -= steps;
+  }
+}
+
 MathJax = {
   tex: {
     inlineMath: [["$", "$"], ["\\(", "\\)"]],
@@ -65,6 +77,7 @@ MathJax = {
     // Every formula, wherever on the page it stands, comes by here. What is not plain stays as it was written, and so
     // does what more there is, since it would keep the browser busy for minutes.
     renderActions: {
+      search: [5, limitSearch, ""],
       plain: [
         15,
         (page) => {
