@@ -13,6 +13,7 @@ from nbgrader.utils import is_grade
 from traitlets import Bool, Unicode
 
 from coursegrader import sanitizer
+from coursegrader.protocol import NOTEBOOK_OUTPUTS
 from coursegrader.result_cache import ResultCache, cells_of, write_outputs
 from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
@@ -20,7 +21,6 @@ from coursegrader.worker import Worker
 
 OUTPUT_CHARACTERS = 100_000  # of a text that a cell shows
 PAGE_CHARACTERS = 1_000_000  # of all that the cells of a notebook show, but for pictures
-OUTPUTS = 2000  # of all cells of a notebook
 ANSI_CODES = 1000  # of a text in colours, since nbconvert copies the text at each of them
 HANDED_IN = "As handed in (no check needs this cell):"
 NOT_RUN = "Handed in without an output, and not run (no check needs this cell)."
@@ -112,10 +112,12 @@ class ShowWithinLimits(NbGraderPreprocessor):
     """Leave of what the cells of a notebook show as much as a browser, and what writes the page, can bear."""
 
     def preprocess(self, nb, resources):
-        self.left, outputs_left = PAGE_CHARACTERS, OUTPUTS
+        self.left, outputs_left = PAGE_CHARACTERS, NOTEBOOK_OUTPUTS
         for cell in (cell for cell in nb.cells if cell.get("outputs")):
             if len(cell.outputs) > (outputs_left or 1):
-                note = new_output("display_data", {"text/plain": f"[more than {OUTPUTS:,} outputs are not shown]"})
+                note = new_output(
+                    "display_data", {"text/plain": f"[more than {NOTEBOOK_OUTPUTS:,} outputs are not shown]"}
+                )
                 cell.outputs = [*cell.outputs[: outputs_left or 1], note]
             outputs_left = max(0, outputs_left - len(cell.outputs))
         for output in (output for cell in nb.cells for output in cell.get("outputs", [])):

@@ -14,7 +14,8 @@ import pytest
 from jinja2 import Environment
 
 from coursegrader import sanitizer
-from coursegrader.preprocessors import OUTPUTS, PAGE_CHARACTERS, ShowWithinLimits, one_line
+from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits, one_line
+from coursegrader.protocol import NOTEBOOK_OUTPUTS, OutputBudget
 from coursegrader.sanitizer import clean, coloured, highlighted, rendered
 from coursegrader.similarity import normalised
 
@@ -455,9 +456,16 @@ def test_outputs_without_end_do_not_make_a_page_that_no_browser_opens():
     cells = [nbformat.v4.new_code_cell(outputs=[nbformat.from_dict(display(plain=""))] * 200) for _ in range(240)]
     cells.append(nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("error", evalue="the hint")]))
     shown = ShowWithinLimits().preprocess(nbformat.v4.new_notebook(cells=cells), {})[0].cells
-    assert sum(len(cell.outputs) for cell in shown) < OUTPUTS + 2 * len(cells)
+    assert sum(len(cell.outputs) for cell in shown) < NOTEBOOK_OUTPUTS + 2 * len(cells)
     assert "more than 2,000 outputs" in shown[10].outputs[-1].data["text/plain"]
     assert shown[-1].outputs[0].evalue == "the hint"
+
+
+def test_a_notebook_keeps_no_outputs_without_end_but_one_of_each_cell():
+    budget = OutputBudget()
+    kept = [budget.fitted([display(plain="")] * 200) for _ in range(240)]
+    assert sum(map(len, kept)) < NOTEBOOK_OUTPUTS + len(kept)
+    assert budget.fitted([display(plain="the hint")]) == [display(plain="the hint")]
 
 
 def test_a_table_that_is_too_long_is_shown_as_its_text():
