@@ -38,6 +38,7 @@ const SEARCH = 2e7;
 // As MathJax reads it, a backslash and the letters or the one sign that follow, from the beginning on. A comment could
 // hide braces from MathJax that are counted here.
 function isPlain(formula) {
+  if (/\\\\\s*\*?\s*\[[^\]]*\d{3}/.test(formula)) return false; // a line of thousands of pixels
   let depth = 0;
   for (const [part, environment, name] of formula.matchAll(
     /\\(?:begin|end)\s*\{([^{}]*)\}|\\([A-Za-z]+)|\\[^]?|[{}%]/g,
