@@ -79,8 +79,10 @@ c.HTMLExporter.filters = {
     "strip_files_prefix": str.strip,
     "clean_html": sanitizer.clean,
     "highlight_code": sanitizer.highlighted,
+    "ansi2html": sanitizer.coloured,
     "mathjax_itself": sanitizer.mathjax,
     "csp_hash": sanitizer.csp_hash,
+    "nbgrader_scripts": sanitizer.nbgrader_scripts,
 }
 c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 

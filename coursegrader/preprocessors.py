@@ -13,6 +13,7 @@ from nbgrader.utils import is_grade
 from traitlets import Bool, Unicode
 
 from coursegrader import sanitizer
+from coursegrader.protocol import NOTEBOOK_OUTPUTS
 from coursegrader.result_cache import ResultCache, cells_of, write_outputs
 from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
@@ -111,7 +112,14 @@ class ShowWithinLimits(NbGraderPreprocessor):
     """Leave of what the cells of a notebook show as much as a browser, and what writes the page, can bear."""
 
     def preprocess(self, nb, resources):
-        self.left = PAGE_CHARACTERS
+        self.left, outputs_left = PAGE_CHARACTERS, NOTEBOOK_OUTPUTS
+        for cell in (cell for cell in nb.cells if cell.get("outputs")):
+            if len(cell.outputs) > (outputs_left or 1):
+                note = new_output(
+                    "display_data", {"text/plain": f"[more than {NOTEBOOK_OUTPUTS:,} outputs are not shown]"}
+                )
+                cell.outputs = [*cell.outputs[: outputs_left or 1], note]
+            outputs_left = max(0, outputs_left - len(cell.outputs))
         for output in (output for cell in nb.cells for output in cell.get("outputs", [])):
             if output.output_type == "stream":
                 output.text = self.fitted(output.text)
@@ -149,4 +157,5 @@ class ShowRawAsText(NbGraderPreprocessor):
 
 def one_line(sentence):
     """Return a sentence as plain text for Markdown, since it may hold the name of a student's file."""
-    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(sentence.split()))
+    text = re.sub(r"([`*_{}\[\]<>#|$])|(\\+)", lambda found: f"\\{found[1]}" if found[1] else f"`{found[2]}`", sentence)
+    return " ".join(text.split())

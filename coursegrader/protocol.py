@@ -11,6 +11,7 @@ from collections.abc import Sequence
 MESSAGE_CHARACTERS = 4000
 OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
 MOST_OUTPUTS = 1000  # of a cell
+NOTEBOOK_OUTPUTS = 2000  # of all cells; a cell may have one in any case
 NOTEBOOK_CHARACTERS = 20_000_000
 CUT_OFF = "[the rest was cut off]\n"
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
@@ -220,14 +221,15 @@ class OutputBudget:
     """How much a notebook may show: what does not fit any more is cut off, cell by cell."""
 
     def __init__(self):
-        self.left = NOTEBOOK_CHARACTERS
+        self.left, self.outputs_left = NOTEBOOK_CHARACTERS, NOTEBOOK_OUTPUTS
 
     def fitted(self, outputs: list[dict]) -> list[dict]:
         """Return outputs if there is room for them, else a line that says that they were cut off."""
         size = sum(map(size_of, outputs))
-        if size > self.left:
+        if size > self.left or len(outputs) > max(1, self.outputs_left):
             return [{"output_type": "stream", "name": "stderr", "text": CUT_OFF}]
         self.left -= size
+        self.outputs_left -= len(outputs)
         return outputs
 
 

@@ -2,7 +2,7 @@ r"""Turn what students write and print into HTML that an instructor and the stud
 
 What comes out asks no computer for anything, wears no class, style or name of the page around it, and links only to
 other sites. All of it takes time in proportion to the length of the text: where a text might be built so that it takes
-longer, less is made of it. Formulas stay as they are, for MathJax.
+longer, less is made of it. No text makes it fail. Formulas stay as they are, for MathJax.
 """
 
 import base64
@@ -17,10 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
+import nbgrader
 import nh3
 from jinja2 import pass_context
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from nbconvert.filters import ansi2html, strip_ansi
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -33,6 +35,7 @@ HTML_CHARACTERS = 200_000  # of a table or the like that a cell shows
 DEPTH = 50  # of tags in tags
 NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
+TABLE_CELLS = 10_000  # of all tables in Markdown of a page
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
@@ -46,6 +49,7 @@ ATTRIBUTES["th"] = ATTRIBUTES["td"]
 TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
 PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 NUMBER = re.compile(r"[0-9]{1,3}")
+NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the Jupyter server of who reads may answer there
 LINK = re.compile(
     r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#].*)?", re.IGNORECASE
@@ -80,7 +84,7 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
         one that is not, a sentence stands there.
     """
     return nh3.clean(
-        _simple(str(page), attachments or {}),
+        _simple(_writable(str(page)), attachments or {}),
         tags=TAGS,
         attributes=ATTRIBUTES,
         attribute_filter=_attribute,
@@ -128,14 +132,24 @@ def _simple(page, attachments):
 
 
 def _text(piece):
-    return html.escape(html.unescape(piece), quote=False)
+    return html.escape(_unescaped(piece), quote=False)
+
+
+def _unescaped(text):
+    """Return a text with its character references resolved; Python reads no number of thousands of digits."""
+    return html.unescape(NO_CHARACTER.sub("&#0", text))
+
+
+def _writable(text):
+    """Return a text without halves of characters, which no file holds."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _parts(tag, text):
     """Return the attributes of a tag that it may have."""
     allowed = ATTRIBUTES.get(tag, ())
     found = PART.findall(text) if allowed else ()
-    return {name.lower(): html.unescape(value.strip("\"'")) for name, value in found if name.lower() in allowed}
+    return {name.lower(): _unescaped(value.strip("\"'")) for name, value in found if name.lower() in allowed}
 
 
 def _attribute(tag, name, value):
@@ -193,15 +207,18 @@ def _is_picture(address):
 # Markdown
 
 
-def rendered(text: str, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
+def rendered(
+    text: str, attachments: Mapping[str, Mapping[str, str]] | None = None, left: dict[str, int] | None = None
+) -> str:
     r"""Return the HTML of a text in Markdown, cleaned, with its formulas as they were written.
 
     Formulas stand between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. Of a text that is too long,
-    the beginning is returned.
+    the beginning is returned. `left` says how many cells the tables may still have, and is brought up to date.
     """
+    left = {"table cells": TABLE_CELLS} if left is None else left
     text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
     try:
-        page = _MARKDOWN.render(text, {})
+        page = _MARKDOWN.render(text, {"left": left, "ends": {}})
     except RecursionError:
         page = f"<pre>{html.escape(text)}</pre>"
     return clean(page, attachments)
@@ -210,7 +227,8 @@ def rendered(text: str, attachments: Mapping[str, Mapping[str, str]] | None = No
 @pass_context
 def markdown(context, text: str) -> str:
     """Return the HTML of a text in Markdown in a cell: a filter of nbconvert's templates."""
-    return rendered(text, context.get("cell", {}).get("attachments", {}))
+    left = context["resources"].setdefault("left", {"table cells": TABLE_CELLS})
+    return rendered(text, context.get("cell", {}).get("attachments", {}), left)
 
 
 def _tag(state, silent):
@@ -272,22 +290,27 @@ def _end_of_environment(env, source, start):
     found = ENVIRONMENT.match(source, start)
     if found is None or found[1] == "end":
         return 0
-    if env.get("source") is not source:  # one look for all of them
-        env["source"], env["ends"] = source, {}
+    if source not in env["ends"]:  # one look for all of them, in the whole text and in the label of each picture
+        env["ends"][source] = {}
         for end in ENVIRONMENT.finditer(source):
             if end[1] == "end":
-                env["ends"].setdefault(end[2], []).append(end.end())
-    ends = env["ends"].get(found[2], [])
+                env["ends"][source].setdefault(end[2], []).append(end.end())
+    ends = env["ends"][source].get(found[2], [])
     at = bisect_right(ends, start)
     return ends[at] if at < len(ends) else 0
 
 
-def _narrow_table(rule):
-    """Return the rule for tables, but for those that are not too wide."""
+def _small_table(rule):
+    """Return the rule for tables, but for as many cells as there is room for: the lines that remain are plain text."""
 
     def table(state, first, last, silent):
-        wide = state.src.count("|", state.bMarks[first], state.eMarks[first]) > COLUMNS
-        return not wide and rule(state, first, last, silent)
+        columns = 1 + state.src.count("|", state.bMarks[first], state.eMarks[first])
+        rows = state.env["left"]["table cells"] // columns
+        if columns > COLUMNS or not rule(state, first, min(last, first + rows), silent):
+            return False
+        if not silent:
+            state.env["left"]["table cells"] -= columns * (state.line - first)
+        return True
 
     return table
 
@@ -299,7 +322,7 @@ def _markdown():
     # Texts side by side are joined one after the other, which copies the first again and again
     parser.disable(["fragments_join", "text_join"])
     parser.add_render_rule("text_special", RendererHTML.text)
-    parser.block.ruler.at("table", _narrow_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
+    parser.block.ruler.at("table", _small_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
     parser.block.ruler.before("table", "formula", _formula_block, {"alt": ["paragraph", "blockquote", "list"]})
     parser.inline.ruler.before("escape", "formula", _formula)
     parser.inline.ruler.at("html_inline", _tag)
@@ -325,6 +348,7 @@ _MARKDOWN = _markdown()
 
 # The pages
 
+FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates" / "formgrade"
 TEMPLATES = str(Path(__file__).parent / "jupyter")
 
 
@@ -335,18 +359,40 @@ def mathjax(name: str) -> str:
     return (Path(folder) / "static" / "mathjax" / name).read_text(encoding="utf-8")
 
 
+def nbgrader_scripts(name: str) -> list[str]:
+    """Return the scripts in a template of nbgrader's formgrader, and in its buttons: a filter of the templates."""
+    found = re.findall(
+        r'<script[^>]*>(.+?)</script>|\bonclick="(.+?)"', (FORMGRADER / name).read_text("utf-8"), re.DOTALL
+    )
+    return [script or action for script, action in found]
+
+
 def csp_hash(script: str) -> str:
     """Return the words by which a content security policy lets a script run: a filter of the course's own templates."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-# Code
+# Code and what it prints
+
+# They let code be read in another order than it is run
+TURNING = {
+    number: f"[U+{number:04X}]" for number in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+
+
+def coloured(text: str) -> str:
+    """Return the HTML of what a cell prints, in its colours if it has any: a filter of nbconvert's templates."""
+    text = _writable(str(text)).translate(TURNING)
+    try:
+        return str(ansi2html(text))
+    except (IndexError, ValueError):  # the code of a colour is cut short, or too long a number
+        return html.escape(strip_ansi(text))
 
 
 def highlighted(source: str, metadata: Mapping | None = None) -> str:
     """Return the HTML of a code cell, in colours unless it is long: a filter of nbconvert's templates."""
     # Pygments reads the blank lines that follow anew at each of them
-    lines = [line.rstrip() for line in source.splitlines()]
+    lines = [line.rstrip() for line in _writable(source).translate(TURNING).splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
         return f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>'

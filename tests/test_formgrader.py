@@ -3,20 +3,25 @@
 And what students may write there: nothing of it acts in the browser, and an honest answer looks as it was meant.
 """
 
+import html
 import os
+import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import nbformat
 import pytest
 
 from course import Lab, make_course
-from coursegrader.sanitizer import mathjax
+from coursegrader.sanitizer import TEMPLATES, mathjax
+from paths import ROOT
 from servers import served
 
 LAB = "lab-01-toy-regression"
 STUDENT = "perfect"
-MATHJAX = "https://cdn.jsdelivr.net/npm/mathjax@3.2.2/es5/tex-svg-full.js"
+MATHJAX = "https://cdn.jsdelivr.net/npm/mathjax@3.2.2/es5/"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 HONEST = r"""An **answer** with $\alpha_1 = \frac{a}{b}$ and
 
@@ -32,20 +37,31 @@ COVER = 'class="full-credit" style="position: fixed; inset: 0; z-index: 9999; di
 HOSTILE = rf"""<a {COVER}>cover</a> [a link](/logout) [another](http://127.0.0.1:8888/logout)
 ![](https://elsewhere.example/a) ![](/logout) <img src="//elsewhere.example/b"> <style>@import "/logout";</style>
 $\class{{full-credit}}{{x}} \style{{position: fixed; inset: 0}}{{y}} \href{{/logout}}{{z}}$
-$\rlap{{\raise 20em{{\Huge cover}}}}$
+$\rlap{{\raise 20em{{\Huge cover}}}}$ $\mmlToken{{mtext}}[fontsize="300px" href="javascript:alert(1)"]{{My answer}}$
+$\mmlToken{{mtext}}[class="full-credit" id="best-degree" style="position: fixed; inset: 0"]{{cover}}$
+![$\mmlToken{{mi}}[href="/logout"]{{a}}$](attachment:gone.png)
+
+| $\mmlToken{{mi}}[href="/logout"]{{a}}$ |
+|---|
+
+# $\mmlToken{{mi}}[href="/logout"]{{a}}$ and $\alpha$
 
 """
 OUTPUTS = f"""from IPython.display import HTML, Image, Javascript, Latex, Markdown, SVG, display
 display(HTML('<a {COVER}>cover</a><img src="/logout"><iframe src="/logout"></iframe><script>alert(1)</script>'))
 display(Image(url="https://elsewhere.example/c"), Markdown("![](/logout)"), Latex(r"$\\href{{/logout}}{{x}}$"))
 display(SVG('<svg xmlns="http://www.w3.org/2000/svg"><image href="/logout"/></svg>'), Javascript("fetch('/logout')"))
-print("\\x1b[1m" * 300_000)"""
+display(Latex(r"$\\mmlToken{{mi}}[href='/logout']{{x}}$"), HTML(r"\\(\\mmlToken{{mi}}[href='/logout']{{x}}\\)"))
+print("\\x1b[1m" * 300_000)
+print("\\x1b[38m")"""
 
+FROM_STUDENTS = "mjx-container :is(a, .full-credit, #best-degree, [style*='position'])"
 RAW = rf"""<a {COVER}>cover</a> a raw cell $\rule[-20em]{{60em}}{{40em}}$"""
 FORMULAS = "\n\n".join(
     [
         r"First $\alpha$.",
         r"$\begin{matrix}" + r"&\\" * 5000 + r"\end{matrix}$",
+        "$" + r"\xrightarrow{" * 24 + "x" + "}" * 24 + "$",
         r"$\def\a{" + "x" * 1000 + r"\a}\a$ ",
         r"$\def\b{x\b}\b$ " + r"$\b$ " * 5000,
     ]
@@ -130,6 +146,132 @@ def wait_until_loaded(page):
     raise TimeoutError(page.url)
 
 
+# Formulas
+
+
+@pytest.fixture(scope="module")
+def formulas(chromium, tmp_path_factory):
+    """A page with MathJax as the pages of students have it; `shown` typesets a text on it."""
+    base = Path(TEMPLATES) / "nbconvert" / "templates" / "base"
+    style, settings = [(base / name).read_text("utf-8") for name in ("contained.css", "formulas.js")]
+    scripts = [settings, mathjax("tex-svg-full.js"), mathjax("ui/safe.js")]
+    file = tmp_path_factory.mktemp("formulas") / "page.html"
+    scripts = "".join(f"<script>{one}</script>" for one in scripts)
+    file.write_text(f"<meta charset=utf-8><style>{style}</style><body>{scripts}", "utf-8")
+    page = chromium.new_page()
+    page.goto(file.as_uri())
+    page.evaluate("MathJax.startup.promise")
+    yield page
+    page.close()
+
+
+def shown(page, text):
+    """Typeset a text; return how many formulas it has, what is wrong with them, and what is in them."""
+    return page.evaluate(
+        """(text) => {
+          document.body.innerHTML = "<p></p>";
+          document.body.firstChild.textContent = text;
+          MathJax.texReset();
+          MathJax.typesetClear();
+          MathJax.typeset();
+          const found = [...document.querySelectorAll("mjx-container")];
+          const wrong = document.querySelectorAll("mjx-merror, [data-mjx-error], [data-mml-node=merror]").length;
+          return [found.length, wrong, found.map((one) => one.outerHTML).join()];
+        }""",
+        text,
+    )
+
+
+HONEST_FORMULAS = [
+    r"$\frac{a}{b} \le \left(\sum_{i=1}^n x_i^2\right)^{1/2} \, \text{if } x \in \mathbb{R}$",
+    r"\begin{align*} \hat y &= \boldsymbol{w}^\top \mathbf x + b \\ &= \underbrace{1 + 2}_{3} \end{align*}",
+    r"$$\begin{pmatrix} 1 & 0 \\[2pt] 0 & 1 \end{pmatrix} \begin{cases} a & \text{costs \$5} \\ b \end{cases}$$",
+    r"$\displaystyle \int\limits_{0}^{\infty} e^{- x}\, dx = \log{\left(x \right)}$",  # by SymPy
+    r"\(\operatorname{argmin}_\theta \lVert \theta \rVert\)",
+    "$" + r"\sqrt{1 + " * 15 + "x" + "}" * 15 + "$",
+]
+
+
+@pytest.mark.parametrize("formula", HONEST_FORMULAS)
+def test_an_honest_formula_is_typeset(formulas, formula):
+    assert shown(formulas, f"Before {formula} after")[:2] == [1, 0]
+
+
+@pytest.mark.parametrize("folder", ["book", "solutions"])
+def test_every_formula_of_the_course_may_stand_in_an_answer(formulas, folder):
+    for path in sorted((ROOT / folder).rglob("*.md")):
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text("utf-8"), flags=re.DOTALL)
+        for formula in re.findall(r"\$\$.+?\$\$|(?<![\\$])\$(?![\s$])[^$]*?[^\s\\$]\$(?!\d)", text, flags=re.DOTALL):
+            assert shown(formulas, formula)[:2] == [1, 0], (path.name, formula)
+
+
+HOSTILE_FORMULAS = [
+    r"$\mmlToken{mi}[href=/logout]{x}$",
+    r"$\text{a $\mmlToken{mi}[href=/logout]{x}$}$",
+    r"$x \\\mmlToken{mi}[href=/logout]{x}$",
+    "$x % \\\n\\mmlToken{mi}[href=/logout]{x}$",
+    r"$\href{/logout}{x}$",
+    r"$\class{a}{x}$",
+    r"$\cssId{a}{x}$",
+    r"$\style{color: red}{x}$",
+    r"$\unicode[x; background: url(/logout)]{65}$",
+    r"$\require{html} x$",
+    r"$\cancel[mathbackground=url(/logout)]{a}$",
+    r"$\bbox[border: 1px solid red]{x}$",
+    r"$\enclose{circle}[mathcolor=red]{x}$",
+    r"$\DeclarePairedDelimitersX\a[1]{.}{.}{#1#1}$",
+    r"$\def\x{y} x$",
+    r"$\newcommand\y{y} x$",
+    r"$\let\z=\y x$",
+    r"$\label{x} x$",
+    r"$\tag{x} x$",
+    r"$x \ref{x}$",
+    r"\ref{x}",
+    r"$\rule{1em}{9999999em}$",
+    r"$\kern-9999em x$",
+    r"$\begin{matrix} a \\[9999999em] b \end{matrix}$",
+    r"\begin{align*} a \\ * [-9999999em] b \end{align*}",
+    r"\begin{xalignat}{2} x \end{xalignat}",
+    r"$\begin {numcases}x x \end{numcases}$",
+    "$" + r"\xrightarrow{" * 24 + "x" + "}" * 24 + "$",
+    "$" + r"\underbracket{" * 15 + "x" + "}" * 15 + "$",
+    "$" + "{" * 21 + "x" + "}" * 21 + "$",
+    "$" + r"\left(" * 21 + "x" + r"\right)" * 21 + "$",
+    "$" + "{ % }\n" * 30 + "x" + "}" * 30 + "$",
+    "$" + "x" * 2001 + "$",
+]
+
+
+@pytest.mark.parametrize("formula", HOSTILE_FORMULAS)
+def test_what_is_more_than_signs_stays_as_it_was_written(formulas, formula):
+    assert shown(formulas, f"Before {formula} after")[0] == 0
+    assert formulas.evaluate("document.body.textContent") == f"Before {formula} after"
+
+
+def test_mathjax_itself_forbids_what_the_list_might_miss(formulas):
+    token = r"""$\mmlToken{mi}[href="https://example.org" class="x" id="y" style="color: red"]{x}$"""
+    formulas.evaluate("MACROS.add('mmlToken')")
+    number, _, page = shown(formulas, token)
+    formulas.evaluate("MACROS.delete('mmlToken')")
+    assert number == 1
+    assert not re.search(r'href="http|class="x"|id="y"|color: red', html.unescape(page))
+
+
+def test_a_page_has_room_for_hundreds_of_formulas_and_not_for_thousands(formulas):
+    assert shown(formulas, "$x$ " * 300)[0] == 300
+    assert shown(formulas, "$x$ " * 5000)[0] < 600
+
+
+@pytest.mark.parametrize("part", ["$a{", r"\begin{align}x", r"\(a"])
+def test_the_search_for_the_ends_of_formulas_does_not_keep_the_browser_busy(formulas, part):
+    begin = time.monotonic()
+    shown(formulas, part * (200_000 // len(part)))
+    assert time.monotonic() - begin < 10
+
+
+# The pages
+
+
 def test_an_instructor_grades_by_the_button_and_marks_by_hand(lab, address, chromium):
     page = chromium.new_page()
     page.goto(f"{address}/formgrader/manage_assignments")
@@ -193,6 +335,13 @@ def test_an_answer_covers_nothing_and_a_click_on_it_does_nothing(opened, graded)
     assert page.locator("a[href*=logout]").count() == 0
 
 
+def test_a_formula_gets_nothing_from_a_student_but_its_signs(opened):
+    page = opened("hostile")
+    assert page.locator("mjx-container").count()
+    assert page.locator(FROM_STUDENTS).count() == 0
+    assert page.get_by_text(r"\mmlToken{mtext}[fontsize=").count() == 1
+
+
 def test_a_raw_cell_is_shown_as_plain_text(opened):
     cell = opened("hostile").get_by_text("a raw cell")
     assert r"cover</a> a raw cell $\rule[-20em]" in cell.inner_text()
@@ -219,6 +368,27 @@ def test_the_page_itself_forbids_what_the_cleaning_might_miss(opened):
     assert page.evaluate("document.elementFromPoint(600, 10).id") != "cover"
 
 
+def test_the_page_runs_no_script_but_its_own(opened):
+    page = opened("honest")
+    page.locator(".glyphicon-eye-open").click()
+    assert page.locator("a.name-shown").is_visible()  # by a script in a button of nbgrader
+    assert page.evaluate("""async () => {
+      window.ran = [];
+      const forbidden = [];
+      document.addEventListener("securitypolicyviolation", (one) => forbidden.push(one.violatedDirective));
+      const box = document.querySelector(".rendered_html");
+      box.innerHTML = `<img src="data:," onerror="ran.push('error')"><b onclick="ran.push('click')">b</b>
+        <a href="javascript:void ran.push('link')">a</a>`;
+      for (const one of box.querySelectorAll("a, b")) one.click();
+      const script = document.createElement("script");
+      script.src = "/formgrader/static/js/utils.js";
+      script.onload = () => ran.push("file");
+      box.append(script);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      return [ran, forbidden.filter((one) => !one.startsWith("script-src")), forbidden.length];
+    }""") == [[], [], 4]
+
+
 def test_the_feedback_page_reads_well_in_a_browser_and_runs_nothing_of_the_student(graded, chromium):
     headers = {"access-control-allow-origin": "*", "content-type": "text/javascript"}
     for student in graded.submitted:
@@ -227,13 +397,18 @@ def test_the_feedback_page_reads_well_in_a_browser_and_runs_nothing_of_the_stude
         page.on("dialog", lambda dialog: raised.append(dialog.message))
         page.on("pageerror", lambda error: raised.append(str(error)))
         page.on("response", lambda response: answered.append(response.url))
-        page.route(MATHJAX, lambda route: route.fulfill(body=mathjax("tex-svg-full.js"), headers=headers))
+        page.route(
+            f"{MATHJAX}**",
+            lambda route: route.fulfill(body=mathjax(route.request.url.removeprefix(MATHJAX)), headers=headers),
+        )
         page.goto(own)
         page.locator("mjx-container").first.wait_for()
         text = page.inner_text("body")
+        assert page.locator(FROM_STUDENTS).count() == 0
         page.close()
         assert not raised
-        assert {url for url in answered if not url.startswith("data:")} <= {own, MATHJAX}
+        known = {own, f"{MATHJAX}tex-svg-full.js", f"{MATHJAX}ui/safe.js"}
+        assert {url for url in answered if not url.startswith("data:")} <= known
         assert f"{graded.name}" in text and "Score" in text
         for message in graded.messages(student).values():
             assert message[:60] in " ".join(text.split())

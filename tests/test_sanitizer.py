@@ -4,16 +4,19 @@ import base64
 import hashlib
 import html
 import io
+import random
 import re
 import time
 
 import matplotlib.figure
 import nbformat
 import pytest
+from jinja2 import Environment
 
 from coursegrader import sanitizer
-from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
-from coursegrader.sanitizer import clean, highlighted, rendered
+from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits, one_line
+from coursegrader.protocol import NOTEBOOK_OUTPUTS, OutputBudget
+from coursegrader.sanitizer import clean, coloured, highlighted, rendered
 from coursegrader.similarity import normalised
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -209,6 +212,101 @@ def test_a_link_to_another_site_tells_it_nothing(address):
     assert rendered(f"[x]({address})").strip() == f'<p><a href="{address}" rel="noopener noreferrer nofollow">x</a></p>'
 
 
+@pytest.mark.parametrize("name", [r"\(x\)", r"\begin{align}x\end{align}", r"\\(x\\)", r"a`\`b", "$x$", r"\$x\$"])
+def test_the_name_of_a_file_is_neither_markdown_nor_a_formula(name):
+    page = rendered(one_line(f"The file *{name}* was found."))
+    text = html.unescape(re.sub("<.*?>", "", page.replace(r"\$", "$")))  # as MathJax shows the dollars
+    assert text.strip() == f"The file *{name}* was found."
+    assert not re.search(r"\\[(b]|(?<!\\)\$", re.sub("<code>.*?</code>", "", page))
+
+
+@pytest.mark.parametrize("written", [highlighted, coloured])
+def test_signs_that_turn_the_order_of_code_are_shown(written):
+    page = re.sub("<.*?>", "", written("x = 'user\u202e \u2066# admin\u2069 \u2066'"))
+    assert "user[U+202E] [U+2066]# admin[U+2069] [U+2066]" in html.unescape(page)
+
+
+# Texts that are broken
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["&#" + "9" * 5000 + ";", "&#x" + "f" * 5000 + ";", '<a href="&#' + "9" * 5000 + ';">x</a>', "\ud800", "&#xd800;"]
+    + ["\x1b[38m", "\x1b[48;5m", "\x1b[38;2;1m", f"\x1b[{'9' * 5000}m", "\x1b[;m", "\x1b[38;5;999m"],
+)
+@pytest.mark.parametrize("written", [rendered, clean, highlighted, coloured])
+def test_a_broken_text_is_shown_as_well_as_can_be(written, text):
+    page = written(f"before {text} after")
+    assert "before" in page and "after" in page
+    page.encode("utf-8")
+
+
+def test_text_in_colours_is_shown_in_colours_and_else_as_it_is():
+    assert coloured("\x1b[31ma < b\x1b[0m") == '<span class="ansi-red-fg">a &lt; b</span>'
+    assert coloured("\x1b[38ma < b\x1b[0m") == "a &lt; b"
+
+
+PIECES = [
+    "\x1b[",
+    "38",
+    "48",
+    ";",
+    "5",
+    "2",
+    "m",
+    "&#",
+    "x",
+    "9" * 5000,
+    "d800",
+    "&",
+    "<a href=",
+    "'",
+    '"',
+    ">",
+    "<",
+    "$",
+]
+PIECES += [
+    "\\begin{a}",
+    "\\end{a}",
+    "![",
+    "](",
+    ")",
+    "|",
+    "|-|\n",
+    "\n",
+    " ",
+    "`",
+    "\0",
+    "\ud800",
+    "\udc00",
+    "\u202e",
+    "<td ",
+]
+PIECES += [
+    "colspan=",
+    "attachment:",
+    "data:image/png;base64,",
+    "é",
+    "😀",
+    "\r",
+    "<!--",
+    "-->",
+    "</",
+    "<style",
+    "[",
+    "]",
+    "%",
+]
+
+
+@pytest.mark.parametrize("written", [rendered, clean, highlighted, coloured, one_line])
+def test_no_text_makes_a_page_fail(written):
+    draw = random.Random(0)
+    for _ in range(500):
+        written("".join(draw.choices(PIECES, k=draw.randrange(1, 40))))
+
+
 # Time
 
 
@@ -220,6 +318,7 @@ def seconds(function, *arguments):
 
 MARKDOWN = [
     r"\begin{a}x",
+    r"![\begin{a}](x)\begin{a}",
     "\\begin{a}\n",
     "[",
     "![",
@@ -300,6 +399,17 @@ def test_a_table_in_markdown_is_not_filled_up_to_millions_of_cells():
     assert len(rendered(wide)) < 10 * len(wide)
 
 
+def test_all_tables_of_a_page_together_have_no_more_cells_than_a_browser_can_bear():
+    table = "|" + "a|" * 99 + "\n|" + "-|" * 99 + "\n" + "|\n" * 1000 + "| the last |\n"
+    page = rendered(table * 20)
+    assert page.count("<td>") + page.count("<th>") <= sanitizer.TABLE_CELLS
+    assert page.count("the last") == 20
+    environment, left = Environment(), {}
+    environment.filters["markdown"] = sanitizer.markdown
+    page = environment.from_string("{{ text | markdown }}" * 20).render(text=table, resources=left)
+    assert page.count("<td>") + page.count("<th>") <= sanitizer.TABLE_CELLS
+
+
 def test_tags_that_a_browser_opens_again_in_each_paragraph_do_not_multiply():
     page = "".join(f"<b a{n}>" for n in range(7000)) + "<p>" * 16_000
     assert len(clean(page)) < len(page)
@@ -342,6 +452,22 @@ def test_many_cells_together_do_not_make_a_page_that_no_browser_opens():
     assert sum(len(output.text) for output in outputs) < 1.1 * PAGE_CHARACTERS
 
 
+def test_outputs_without_end_do_not_make_a_page_that_no_browser_opens():
+    cells = [nbformat.v4.new_code_cell(outputs=[nbformat.from_dict(display(plain=""))] * 200) for _ in range(240)]
+    cells.append(nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("error", evalue="the hint")]))
+    shown = ShowWithinLimits().preprocess(nbformat.v4.new_notebook(cells=cells), {})[0].cells
+    assert sum(len(cell.outputs) for cell in shown) < NOTEBOOK_OUTPUTS + 2 * len(cells)
+    assert "more than 2,000 outputs" in shown[10].outputs[-1].data["text/plain"]
+    assert shown[-1].outputs[0].evalue == "the hint"
+
+
+def test_a_notebook_keeps_no_outputs_without_end_but_one_of_each_cell():
+    budget = OutputBudget()
+    kept = [budget.fitted([display(plain="")] * 200) for _ in range(240)]
+    assert sum(map(len, kept)) < NOTEBOOK_OUTPUTS + len(kept)
+    assert budget.fitted([display(plain="the hint")]) == [display(plain="the hint")]
+
+
 def test_a_table_that_is_too_long_is_shown_as_its_text():
     [table] = shown(display(html="<table>" * 100_000, plain="a  b"))
     assert table.data == {"text/plain": "a  b"}
@@ -355,7 +481,8 @@ def test_colours_of_a_text_are_kept_unless_they_are_thousands():
     assert dropped.text == "red" * 5000
 
 
-def test_the_mathjax_of_a_feedback_page_is_the_file_that_comes_with_the_book():
+def test_the_mathjax_of_a_feedback_page_is_the_files_that_come_with_the_book():
     [template] = (sanitizer.Path(sanitizer.TEMPLATES) / "nbconvert" / "templates" / "feedback").iterdir()
-    digest = hashlib.sha384(sanitizer.mathjax("tex-svg-full.js").encode()).digest()
-    assert f'integrity="sha384-{base64.b64encode(digest).decode()}"' in template.read_text("utf-8")
+    for name in ("tex-svg-full.js", "ui/safe.js"):
+        digest = hashlib.sha384(sanitizer.mathjax(name).encode()).digest()
+        assert f'integrity="sha384-{base64.b64encode(digest).decode()}"' in template.read_text("utf-8")
