@@ -243,7 +243,7 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
             missed[student] = f"Not graded: {where} is {kind}; put a folder with the notebook there."
         elif not is_text(student):
             missed[student] = f"Not graded: the name of the folder {where} is not text in UTF-8; rename it."
-        elif (name := _identifier(student)) != student:
+        elif (name := _identifier(student)) != student.replace(" ", "_"):
             # nbgrader looks for the folders of students by a pattern, and writes their names into its pages as they are
             missed[student] = (
                 f"Not graded: nbgrader cannot handle the name of the folder submitted/{shown(student)}; rename it"
@@ -260,9 +260,9 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _identifier(name):
-    """Return what `mlcourse collect` would make of a student's name; None if it would refuse it."""
+    """Return what `mlcourse collect` would make of a student's name, but for spaces; None if it would refuse it."""
     with contextlib.suppress(GradingError):
-        return identifier(name)
+        return identifier(name.replace(" ", "_"))
 
 
 @contextlib.contextmanager
