@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -224,6 +225,29 @@ def test_the_right_answer_passes_every_check_and_a_wrong_one_none(worker):
     assert grade(worker, "pass")[0] == ["before", "after"]
 
 
+# In the place of a test, what code that got into the test runner might do
+REACH = """
+import os, socket
+got = []
+def reach(name, call):
+    try:
+        call()
+        got.append(name)
+    except OSError:
+        pass
+reach("the gradebook", lambda: open({folder!r} + "/gradebook.db"))
+reach("a submission", lambda: open({folder!r} + "/submission.ipynb"))
+reach("users", lambda: open("/etc/passwd"))
+reach("processes", lambda: os.listdir("/proc/1"))
+reach("memory", lambda: open("/proc/self/mem"))
+reach("the network", lambda: socket.create_connection(("127.0.0.1", {port}), timeout=1))
+for folder in ("/", "/scratch", "/config", "/dev/shm", "/dev"):
+    reach("to write into " + folder, lambda: open(folder + "/file", "w"))
+reach("another process", os.fork)
+print(got)
+"""
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_gets_nothing_and_leaves_nothing(worker, name):
     attack(worker, name)
@@ -242,6 +266,16 @@ def attack(worker, name):
     next_one = worker.grade(cells)
     assert passed(cells, next_one) == list(TESTS), "the next student loses something"
     assert next_one["outputs"][-1][0]["text"] == "[]\n", "the next student finds something"
+
+
+def test_the_tests_have_a_sandbox_with_nothing_in_it(worker, tmp_path):
+    for name in ("gradebook.db", "submission.ipynb"):
+        (tmp_path / name).write_text("content")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = REACH.format(folder=str(tmp_path), port=server.getsockname()[1])
+        cells = [Cell("said = 1"), Cell(code, "a-test")]
+        outputs = worker.grade(cells)["outputs"]
+    assert outputs[1][0].get("text") == "[]\n", outputs
 
 
 @pytest.mark.parametrize("name", ["loop", "endless-questions", "endless-answer-within-a-question"])
