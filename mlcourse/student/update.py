@@ -229,7 +229,7 @@ def _sort_out(cells, known, lab):
 
 
 def _places(before, after):
-    """Return for each gap between the given cells of the old version before which cell of the new one it comes."""
+    """Map each gap in the old notebook to a position in the new one."""
     places = [0]
     for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
         inside = (j1 + i - i1 for i in range(i1 + 1, i2))
