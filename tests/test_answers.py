@@ -21,6 +21,7 @@ from sandboxed import try_in_the_sandbox
 ROUNDING = "what comes out is rounding, which depends on where in memory an array lies"
 POISONED = "the answer makes the arrays NaN from which a notebook computes the hints"
 NAMED = "the grader gives an error the name of the class that is known outside"
+COUNTERFEIT = "in a notebook a class is seen that merely has the name of another; the grader sees that it takes less"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
     ("lab-01", "fit-line", "an error with the name of the right outcome"): NAMED,
@@ -37,6 +38,7 @@ EXPLAINED = {
     ("lab-04", "accuracy-table", "no seed at all"): UNSEEDED,
     ("lab-05", "discriminant", "the pseudo-inverse"): ROUNDING,
     ("lab-07", "bagged-prediction", "a generator of its own, without a seed"): UNSEEDED,
+    ("lab-08", "make-candidates", "models of one's own with the names of others"): COUNTERFEIT,
     ("lab-09", "pca", "rows of the matrix of eigenvectors"): ROUNDING,
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 def address(folder):
     """The address of the JupyterLab that `make lab` starts, for somebody without any settings."""
     log = folder / "server.log"
-    ready = f"{sys.prefix}/ready"  # what is tested is the command, not the set-up
+    ready = f"{sys.prefix}/ready-for-labs"  # what is tested is the command, not the set-up
     options = "OPTIONS=--no-browser --allow-root --IdentityProvider.token= --ServerApp.port=0"
     settings = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
     environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}

@@ -10,7 +10,7 @@ from pypdf import PdfReader
 from pypdf.generic import IndirectObject
 
 from browser import DISTORTED, SHOW_ALL
-from coursebook.site import printing
+from coursebook import printing
 from paths import PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"

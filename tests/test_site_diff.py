@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from coursebook import BookError, site_diff
+from mlcourse.cli import main
 from tiny import TinyCourse
 
 FIGURE = "import matplotlib.pyplot as plt\nplt.plot([0, {height}]);"
@@ -115,9 +116,9 @@ def course(tmp_path):
 
 
 def test_a_changed_number_and_a_changed_figure_of_the_working_tree_are_found_and_nothing_before(course, monkeypatch):
-    monkeypatch.setattr(site_diff, "ROOT", course.root)
+    monkeypatch.setattr(book, "ROOT", course.root)
     with pytest.raises(SystemExit) as same:
-        site_diff.main(["HEAD"])
+        main(["book", "diff", "HEAD"])
     course.write(code=f"print('MSE', 0.17)\n{FIGURE.format(height=2)}\nplt.title('New');")
     found = site_diff.diff_site("HEAD", course.root)["book/index.html"]
     assert same.value.code == 0
