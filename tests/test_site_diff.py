@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from coursebook import BookError, site_diff
+from coursebook import BookError, build, site_diff
 from mlcourse.cli import main
 from tiny import TinyCourse
 
@@ -116,7 +116,7 @@ def course(tmp_path):
 
 
 def test_a_changed_number_and_a_changed_figure_of_the_working_tree_are_found_and_nothing_before(course, monkeypatch):
-    monkeypatch.setattr(book, "ROOT", course.root)
+    monkeypatch.setattr(build, "ROOT", course.root)
     with pytest.raises(SystemExit) as same:
         main(["book", "diff", "HEAD"])
     course.write(code=f"print('MSE', 0.17)\n{FIGURE.format(height=2)}\nplt.title('New');")
