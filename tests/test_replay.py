@@ -1,7 +1,8 @@
 """No test cell passes for what a right answer has said to other hidden data.
 
 Whatever the instructor's answer says to each test cell under one secret is recorded, and said again to the same test
-cell under other secrets. A cell that still passes asks nothing that depends on its hidden data: constants would do.
+cell under other secrets. A cell that passes with most of them asks nothing that depends on its hidden data: constants
+would do.
 """
 
 import os
@@ -21,9 +22,13 @@ EXPLAINED = {
     ("lab-01", "braking-physics-1"): "a question with one right number",
     ("lab-05", "pooled-covariance-3"): "bad input: an error whatever the data, and a shape where there is none",
     ("lab-06", "neighbour-weights-4"): "bad input: an error whatever the data",
+    ("lab-07", "best-threshold-4"): "bad input: an error whatever the data, and a threshold between values far apart",
+    ("lab-07", "importance-of-3"): "shuffles of given data, which are as good for another seed",
+    ("lab-08", "k-folds-3"): "shuffles of given numbers, which are as good for another seed",
     ("lab-08", "k-folds-4"): "bad input: an error whatever the data",
-    ("lab-08", "make-candidates-1"): "bad input: an error whatever the data",
     ("lab-08", "block-folds-3"): "bad input: an error whatever the data",
+    ("lab-09", "components-for-3"): "bad input: an error whatever the data",
+    ("lab-09", "delete-values-2"): "places drawn at random, which are as good for another seed",
     ("lab-09", "delete-values-5"): "bad input: an error whatever the data",
     ("lab-10", "jeffreys-interval-3"): "bad input: an error whatever the data",
     ("lab-10", "paired-3"): "bad input: an error whatever the data",
@@ -69,9 +74,10 @@ def test_what_was_recorded_passes_with_the_same_secret(replayed):
     assert {cell.grade_id for cell in tests} == same
 
 
-def test_what_was_recorded_passes_with_no_other_secret(replayed):
+def test_what_was_recorded_fails_with_most_other_secrets(replayed):
     lab, tests, _, *others = replayed
     hidden = {cell.grade_id for cell in tests if "### BEGIN HIDDEN TESTS" in cell.source}
-    often = {name: sum(name in some for some in others) for name in sorted(hidden.intersection(set().union(*others)))}
+    passing = {name: sum(name in some for some in others) for name in hidden}
+    often = {name for name, times in passing.items() if times > len(others) / 2}
     explained = {cell for of, cell in EXPLAINED if of == lab[:6]}
-    assert often.keys() == explained, f"{lab}: of {len(others)} other secrets, passed with: {often}"
+    assert often == explained, f"{lab}: of {len(others)} other secrets, passed with: {passing}"
