@@ -43,9 +43,9 @@ check-links: $(READY)  ## ask every address on other hosts that the course names
 cold: $(READY)  ## run every chapter and lab without a cache, print the times, and try the labs in more ways
 	@$(COURSE) release --sources
 	@$(COURSE) book cold
-	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/test_validate.py
-	@SECRETS=20 $(PYTHON) -m pytest tests/test_answers.py -k other_secrets
-	@REPLAY=20 $(PYTHON) -m pytest tests/test_replay.py
+	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/labs/test_validate.py
+	@SECRETS=20 $(PYTHON) -m pytest tests/labs/test_answers.py -k other_secrets
+	@REPLAY=20 $(PYTHON) -m pytest tests/labs/test_replay.py
 
 diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
 	@$(COURSE) book diff "$(REV)"

@@ -1,12 +1,14 @@
 """The instructors' commands of ``mlcourse`` (see `mlcourse.cli`), typed in the folder of the course."""
 
 import argparse
+import dataclasses
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from coursegrader import GradingError
+from coursegrader.protocol import Limits
 
 if find_spec("jupytext") is None:
     raise ModuleNotFoundError("the dependencies of the group grade are not installed")
@@ -71,6 +73,9 @@ def add_commands(command):
         one.add_argument("--again", action="store_true", help="run also what has been run before")
         which = "the draw of hidden data for everybody (default: that which a submission has met, or the present one)"
         one.add_argument("--draw", type=whole_number, metavar="N", help=which)
+        one.add_argument(
+            "--limit", type=limit, action="append", metavar="NAME=NUMBER", help=f"what a submission may take: {LIMITS}"
+        )
         one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
@@ -92,6 +97,18 @@ def add_commands(command):
         "try the right, wrong and mutated answers on the tests of a lab, and write a page",
         "mlcourse audit lab-01-toy-regression",
     )
+
+
+LIMITS = "; ".join(f"{one.name}, {one.metadata['what']} ({one.default:,})" for one in dataclasses.fields(Limits))
+
+
+def limit(text):
+    """Return the name and the number of a limit that was typed."""
+    name, _, number = text.partition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=NUMBER, such as memory=8") from None
 
 
 def whole_number(text):
@@ -130,12 +147,16 @@ def grade(options):
     """Grade a class, print what was odd, and return 1 if somebody's work could not be graded."""
     from coursegrader import limits
     from coursegrader.grade import grade_class
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.preprocessors import limits_of
     from coursegrader.submissions import shown
 
+    chosen = dict(options.limit or [])
+    allowed = limits_of(nbgrader_config(options.root), chosen)
     if options.no_sandbox:
         print("Warning: without the sandbox, students' code can do all that you may do here.", file=sys.stderr)
     else:
-        print(f"Limits: {limits.sentence()}.")
+        print(f"Limits: {limits.sentence(allowed)}.")
     done = grade_class(
         known(options),
         options.root,
@@ -143,6 +164,7 @@ def grade(options):
         sandbox=not options.no_sandbox,
         again=options.again,
         draw=options.draw,
+        limits=chosen,
         scheduler=options.scheduler,
         progress=show_progress,
     )
@@ -248,7 +270,9 @@ def installation():
     from coursegrader import limits, worker
 
     lack = worker.missing()
-    return f"no grading here, which only instructors need: {lack}" if lack else f"grading with {limits.sentence()}"
+    return (
+        f"no grading here, which only instructors need: {lack}" if lack else f"grading with {limits.sentence(Limits())}"
+    )
 
 
 def known(options):

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 import nbformat
@@ -35,6 +35,7 @@ from coursegrader.files import (
     write_whole,
 )
 from coursegrader.labs import nbgrader_config
+from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
 from coursegrader.result_cache import ResultCache, cells_of, environment_fingerprint, write_outputs
 from coursegrader.secret import secret_of
@@ -100,6 +101,7 @@ def grade_class(
     sandbox: bool = True,
     again: bool = False,
     draw: int | None = None,
+    limits: dict[str, float] | None = None,
     scheduler: str | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Summary:
@@ -120,6 +122,8 @@ def grade_class(
     draw : int, optional
         The draw of hidden data that every submission meets (`coursegrader.secret`). By default those that have not
         changed since they were graded stay with theirs, and the others meet the present one.
+    limits : dict, optional
+        What a submission may take, where that differs from ``c.GradeInSandbox.limits``.
     scheduler : str, optional
         The address of a Dask scheduler, whose workers take the place of this machine's.
     progress : callable
@@ -131,22 +135,23 @@ def grade_class(
         If there is nothing to grade, no sandbox to grade it in, no room to write to, or if another grading is running.
     """
     with one_at_a_time(root):
-        return _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress)
+        return _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, progress)
 
 
-def _grade_class(lab, root, workers, sandbox, again, draw, scheduler, progress):
+def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, progress):
     begin, summary = time.monotonic(), Summary()
     config = nbgrader_config(root)
+    limits = limits_of(config, limits)
     secret = secret_of(config)
     source = instructor_notebook(root, lab)
     released = release_of(source)
     students, summary.missed = students_of(lab, root)
     everybody = len(students) + len(summary.missed)
-    graded = Index(root / "_build" / "graded" / f"{lab}.json")
-    places = pool(workers, sandbox, scheduler)
+    graded = Index(root / "_build" / "graded" / f"{lab}.json", limits)
+    places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
-        stored = ResultCache(root, None)
+        stored = ResultCache(root, limits)
         running = {}
 
         def finish(prepared, result):
@@ -328,8 +333,8 @@ class Index:
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
     """
 
-    def __init__(self, path):
-        self.path, self.entries = path, {}
+    def __init__(self, path, limits):
+        self.path, self.limits, self.entries = path, limits, {}
         with contextlib.suppress(OSError, ValueError, TypeError):
             self.entries = dict(json.loads(path.read_text(encoding="utf-8")))
 
@@ -341,7 +346,9 @@ class Index:
             same = isinstance(before, dict) and before.get("handed_in") == handed_in
             draw = before["draw"] if same else secret.draw(lab)
         source = fingerprint([root / "source" / lab / f"{lab}.ipynb"])
-        rest = hashlib.sha256(f"{environment_fingerprint()} {source} {secret.words(lab, draw)}".encode()).hexdigest()
+        rest = hashlib.sha256(
+            f"{environment_fingerprint()} {source} {secret.words(lab, draw)} {self.limits}".encode()
+        ).hexdigest()
         return {"handed_in": handed_in, "draw": draw, "rest": rest}
 
     def get(self, student):
@@ -461,7 +468,7 @@ class Entry:
 
 
 @contextlib.contextmanager
-def pool(workers, sandbox, scheduler) -> Iterator[tuple[Callable, int]]:
+def pool(workers, sandbox, limits, scheduler) -> Iterator[tuple[Callable, int]]:
     """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
     if scheduler is None:
         if sys.platform != "linux":
@@ -469,7 +476,7 @@ def pool(workers, sandbox, scheduler) -> Iterator[tuple[Callable, int]]:
         workers = workers or len(os.sched_getaffinity(0))
         idle = queue.SimpleQueue()
         cores = sorted(os.sched_getaffinity(0))
-        every = [Worker(sandbox, core) for core in itertools.islice(itertools.cycle(cores), workers)]
+        every = [Worker(sandbox, core, **asdict(limits)) for core in itertools.islice(itertools.cycle(cores), workers)]
         for worker in every:
             idle.put(worker)
         executor = concurrent.futures.ThreadPoolExecutor(workers)
@@ -490,7 +497,10 @@ def pool(workers, sandbox, scheduler) -> Iterator[tuple[Callable, int]]:
         raise GradingError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     with client, client.get_executor(pure=False) as executor:
         width = sum(client.nthreads().values()) or 1
-        yield lambda cells, words: executor.submit(run_there, list(map(asdict, cells)), words, sandbox), width
+        yield (
+            lambda cells, words: executor.submit(run_there, list(map(asdict, cells)), words, sandbox, astuple(limits)),
+            width,
+        )
 
 
 def _run_here(idle, cells, words):
@@ -501,11 +511,9 @@ def _run_here(idle, cells, words):
         idle.put(worker)
 
 
-def run_there(cells: list[dict], words: Sequence[int], sandbox: bool) -> dict:
+def run_there(cells: list[dict], words: Sequence[int], sandbox: bool, limits: tuple) -> dict:
     """Run a notebook in a process of a Dask cluster, on the one worker of that process, which serves all labs."""
-    from coursegrader.preprocessors import the_worker
-
-    return run(the_worker(sandbox), [Cell(**cell) for cell in cells], words)
+    return run(the_worker(sandbox, limits), [Cell(**cell) for cell in cells], words)
 
 
 def run(worker: Worker, cells: list[Cell], words: Sequence[int]) -> dict:

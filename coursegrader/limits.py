@@ -20,31 +20,25 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-MEMORY_BYTES = 4 * 2**30
-PROCESSES = 128
+from coursegrader.protocol import Limits
+
 GROUPS = Path("/sys/fs/cgroup")
-FILES = {
-    "memory": {"memory.limit_in_bytes": MEMORY_BYTES},
-    "pids": {"pids.max": PROCESSES},
-    "cpu": {"cpu.cfs_quota_us": 100_000},
-    "": {"memory.max": MEMORY_BYTES, "memory.swap.max": 0, "pids.max": PROCESSES, "cpu.max": "100000 100000"},
-}
 EVENTS = ["memory.oom_control", "memory.events"]
-SCOPE = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
-SCOPE += [f"--property=MemoryMax={MEMORY_BYTES}", "--property=MemorySwapMax=0", f"--property=TasksMax={PROCESSES}"]
 LOOK_SECONDS = 0.25
+TABLES = (b"VmPTE:",)  # of pages: empty pages far from one another take no other memory
+RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
 
 
-def sentence() -> str:
+def sentence(limits: Limits) -> str:
     """Return a sentence on what holds the limits of a submission on this machine, for this user."""
-    gigabytes = f"{MEMORY_BYTES / 2**30:g} GB of memory and {PROCESSES} processes for each submission"
-    group = Group()
+    gigabytes = f"{limits.memory:g} GB of memory and {limits.processes:g} processes for each submission"
+    group = Group(limits)
     try:
         if group.holds_memory():
             return f"{gigabytes}, held by the kernel (a control group)"
     finally:
         group.remove()
-    if scope():
+    if scope(limits.memory_bytes, int(limits.processes)):
         return f"{gigabytes}, held by the kernel (a scope of systemd)"
     return (
         f"{gigabytes}, added up {1 / LOOK_SECONDS:g} times a second by the grader (this user may make no control group)"
@@ -52,25 +46,34 @@ def sentence() -> str:
 
 
 @functools.cache
-def scope() -> tuple[str, ...]:
+def scope(memory: int, processes: int) -> tuple[str, ...]:
     """Return the words before a command that give it limits as a scope of the user's systemd; none without one."""
-    if os.getuid() == 0 or shutil.which(SCOPE[0]) is None:
+    words = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
+    words += [f"--property=MemoryMax={memory}", "--property=MemorySwapMax=0", f"--property=TasksMax={processes}"]
+    if os.getuid() == 0 or shutil.which(words[0]) is None:
         return ()
     # The scope has the limit only where memory is delegated to users
     look = 'cat "/sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -c 4-)/memory.max"'
     try:
-        run = subprocess.run([*SCOPE, "sh", "-c", look], capture_output=True, text=True, timeout=20, check=False)
+        run = subprocess.run([*words, "sh", "-c", look], capture_output=True, text=True, timeout=20, check=False)
     except subprocess.TimeoutExpired:
         return ()
-    return tuple(SCOPE) if run.stdout.strip() == str(MEMORY_BYTES) else ()
+    return tuple(words) if run.stdout.strip() == str(memory) else ()
 
 
 class Group:
     """A control group of this process's, of version 1 or 2: its `folders` are those that could be made."""
 
-    def __init__(self):
-        self.folders = []
-        for controller, files in FILES.items():
+    def __init__(self, limits: Limits):
+        self.folders, self.memory = [], str(limits.memory_bytes)
+        processes = int(limits.processes)
+        files_of = {
+            "memory": {"memory.limit_in_bytes": self.memory},
+            "pids": {"pids.max": processes},
+            "cpu": {"cpu.cfs_quota_us": 100_000},
+            "": {"memory.max": self.memory, "memory.swap.max": 0, "pids.max": processes, "cpu.max": "100000 100000"},
+        }
+        for controller, files in files_of.items():
             parent = GROUPS / controller
             if not (parent / "cgroup.procs").exists():
                 continue
@@ -87,7 +90,7 @@ class Group:
     def holds_memory(self):
         """Whether the kernel has taken the limit of memory."""
         files = [folder / name for folder in self.folders for name in ("memory.limit_in_bytes", "memory.max")]
-        return any(file.exists() and file.read_text().strip() == str(MEMORY_BYTES) for file in files)
+        return any(file.exists() and file.read_text().strip() == self.memory for file in files)
 
     def kills(self):
         """Return how many processes the kernel has ended since the group held too much."""
@@ -130,10 +133,11 @@ class Supervisor:
     ----------
     pid : int
         The server. Whatever is below it now is left alone.
+    limits : Limits
     """
 
-    def __init__(self, pid: int):
-        self.pid, self.own = pid, {pid, *below(pid)}
+    def __init__(self, pid: int, limits: Limits):
+        self.pid, self.limits, self.own = pid, limits, {pid, *below(pid)}
 
     def look(self) -> str | None:
         """End the processes of the submission if they are too many or hold too much; return why, or None."""
@@ -143,11 +147,12 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         reason = None
-        if len(started) > PROCESSES:
-            reason = f"more than {PROCESSES} processes"
+        most = self.limits.memory_bytes
+        if len(started) > self.limits.processes:
+            reason = f"more than {self.limits.processes:g} processes"
         # What processes share is counted in each of them here, and once below, which takes longer
-        elif sum(map(resident, started)) > MEMORY_BYTES and sum(map(proportional, started)) > MEMORY_BYTES:
-            reason = f"more than {MEMORY_BYTES / 2**30:g} GB of memory"
+        elif sum(map(resident, started)) > most and sum(map(proportional, started)) > most:
+            reason = f"more than {self.limits.memory:g} GB of memory"
         if reason:
             for pid in started:
                 with contextlib.suppress(OSError):
@@ -182,13 +187,14 @@ def resident(pid):
     threads = []
     with contextlib.suppress(OSError):
         threads += Path("/proc", str(pid), "task").iterdir()
-    return max((kilobytes(thread / "status", (b"VmRSS:", b"VmSwap:")) for thread in threads), default=0) * 1024
+    return max((kilobytes(thread / "status", RESIDENT) for thread in threads), default=0) * 1024
 
 
 def proportional(pid):
     """Return the bytes of memory that a process uses, with its part of what it shares with others."""
     # A process that lets nobody look counts as a whole
-    return kilobytes(Path("/proc", str(pid), "smaps_rollup"), (b"Pss:", b"SwapPss:")) * 1024 or resident(pid)
+    mapped = kilobytes(Path("/proc", str(pid), "smaps_rollup"), (b"Pss:", b"SwapPss:"))
+    return (mapped + kilobytes(Path("/proc", str(pid), "status"), TABLES)) * 1024 if mapped else resident(pid)
 
 
 def kilobytes(file, names):

@@ -1,6 +1,7 @@
 """The course's own steps in nbgrader's work, named in ``nbgrader_config.py``."""
 
 import atexit
+import dataclasses
 import functools
 import re
 import textwrap
@@ -10,10 +11,11 @@ from nbconvert.filters import strip_ansi
 from nbformat.v4 import new_markdown_cell, new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
-from traitlets import Bool, Unicode
+from traitlets import Bool, Dict, Enum, Float, TraitError, Unicode
+from traitlets.config import Config
 
-from coursegrader import sanitizer
-from coursegrader.protocol import NOTEBOOK_OUTPUTS
+from coursegrader import GradingError, sanitizer
+from coursegrader.protocol import NOTEBOOK_OUTPUTS, Limits
 from coursegrader.result_cache import ResultCache, cells_of, write_outputs
 from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
@@ -33,16 +35,23 @@ class GradeInSandbox(NbGraderPreprocessor):
     secret_file = Unicode(FILE, help="The file with the secret on which the data of hidden tests depend").tag(
         config=True
     )
+    limits = Dict(
+        key_trait=Enum([field.name for field in dataclasses.fields(Limits)]),
+        value_trait=Float(min=0.001),
+        help="What a submission may take, such as {'cell': 120, 'memory': 8}. "
+        + "; ".join(f"{one.name}: {one.metadata['what']} ({one.default:g})" for one in dataclasses.fields(Limits)),
+    ).tag(config=True)
 
     def preprocess(self, nb, resources):
-        root, worker = Path(self.coursedir_root), the_worker(self.sandbox)
+        root, limits = Path(self.coursedir_root), Limits(**self.limits)
+        worker = the_worker(self.sandbox, dataclasses.astuple(limits))
         lab, secret = resources["nbgrader"]["assignment"], secret_of(self.config)
         cells = cells_of(nb, instructor_notebook(root, lab))
         draw = secret.draw(lab)
-        words, results = secret.words(lab, draw), ResultCache(root, worker)
+        words, results = secret.words(lab, draw), ResultCache(root, limits)
         result = results.find(cells, words)
         if result is None:
-            result = results.work_out(cells, words)
+            result = results.store(cells, words, worker.grade(cells, words))
         write_outputs(nb, result)
         nb.metadata.mlcourse["draw"] = draw
         return nb, resources
@@ -52,10 +61,20 @@ class GradeInSandbox(NbGraderPreprocessor):
         return self.config.CourseDirectory.get("root", ".")
 
 
+def limits_of(config: Config, changed: dict[str, float] | None = None) -> Limits:
+    """Return what a submission may take: ``c.GradeInSandbox.limits`` of a configuration, and what is changed now."""
+    try:
+        step = GradeInSandbox(config=config)
+        step.limits |= changed or {}
+    except TraitError as error:
+        raise GradingError(f"the limits of a submission are not well formed: {' '.join(str(error).split())}") from None
+    return Limits(**step.limits)
+
+
 @functools.cache
-def the_worker(sandbox):
-    """Return the one worker of this process."""
-    worker = Worker(sandbox)
+def the_worker(sandbox, limits):
+    """Return the one worker of this process with these limits."""
+    worker = Worker(sandbox, **dataclasses.asdict(Limits(*limits)))
     atexit.register(worker.close)
     return worker
 

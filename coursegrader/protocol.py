@@ -1,4 +1,4 @@
-"""What goes to a worker, and what comes back: the cells of a notebook, limits of time, and outputs.
+"""What goes to a worker, and what comes back: the cells of a notebook, its limits, and outputs.
 
 What the processes in the sandboxes say is read here, by the process that is trusted: texts of JSON of a bearable
 size, in one form. A test cell has passed or not, and of a student's cell come texts and pictures.
@@ -12,7 +12,6 @@ MESSAGE_CHARACTERS = 4000
 OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
 MOST_OUTPUTS = 1000  # of a cell
 NOTEBOOK_OUTPUTS = 2000  # of all cells; a cell may have one in any case
-NOTEBOOK_CHARACTERS = 20_000_000
 CUT_OFF = "[the rest was cut off]\n"
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
 OUTPUTS = {
@@ -39,34 +38,33 @@ class Cell:
     defers: list[str] | None = None
 
 
+def limit(default, what):
+    """Return a field of `Limits`."""
+    return dataclasses.field(default=default, metadata={"what": what})
+
+
 @dataclasses.dataclass
 class Limits:
-    """How many seconds things may take.
+    """What a submission may take. `coursegrader.preprocessors.GradeInSandbox.limits` sets it."""
 
-    Attributes
-    ----------
-    cell : float
-        A cell of the student.
-    test : float
-        A test cell, with all the calls that it makes.
-    total : float
-        A notebook.
-    question : float
-        A call that a test makes, or another question that the sandbox is asked.
-    grace : float
-        Grace period before the sandbox is declared dead.
-    """
-
-    cell: float = 60
-    test: float = 30
-    total: float = 600
-    question: float = 10
-    grace: float = 3
+    cell: float = limit(60, "seconds for a cell of the student")
+    test: float = limit(30, "seconds for a test cell with all the calls that it makes")
+    call: float = limit(10, "seconds for a call of a student's function")
+    total: float = limit(600, "seconds for a notebook")
+    grace: float = limit(3, "seconds before a sandbox that does not answer is declared dead")
+    memory: float = limit(4, "GB of memory for all processes of a submission together")
+    processes: float = limit(128, "processes of a submission")
+    output: float = limit(20_000_000, "characters of what all cells of a notebook show")
 
     @property
     def patience(self):
         """Seconds for which a test runner can be silent, unless it hangs."""
-        return max(self.cell, self.test + 2 * self.question) + 6 * self.grace
+        return max(self.cell, self.test + 2 * self.call) + 6 * self.grace
+
+    @property
+    def memory_bytes(self):
+        """The limit of memory in bytes."""
+        return round(self.memory * 2**30)
 
 
 @dataclasses.dataclass
@@ -218,10 +216,10 @@ def checked_outputs(outputs: object) -> list[dict]:
 
 
 class OutputBudget:
-    """How much a notebook may show: what does not fit any more is cut off, cell by cell."""
+    """How many characters a notebook may show: what does not fit any more is cut off, cell by cell."""
 
-    def __init__(self):
-        self.left, self.outputs_left = NOTEBOOK_CHARACTERS, NOTEBOOK_OUTPUTS
+    def __init__(self, characters: float = Limits.output):
+        self.left, self.outputs_left = characters, NOTEBOOK_OUTPUTS
 
     def fitted(self, outputs: list[dict]) -> list[dict]:
         """Return outputs if there is room for them, else a line that says that they were cut off."""

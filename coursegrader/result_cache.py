@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from nbformat import NotebookNode, from_dict
@@ -13,8 +14,8 @@ from nbgrader.utils import is_grade, is_solution
 
 from coursegrader.files import write_whole
 from coursegrader.needed_cells import defer, given_cells
-from coursegrader.protocol import Cell
-from coursegrader.worker import ROOT, Worker
+from coursegrader.protocol import Cell, Limits
+from coursegrader.worker import ROOT
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 # What runs a submission; the rest of this package collects, records and shows
@@ -65,11 +66,12 @@ class ResultCache:
     ----------
     root : pathlib.Path
         The folder of the course.
-    worker : Worker
+    limits : Limits
+        What a submission may take: with other limits another result is possible.
     """
 
-    def __init__(self, root: Path, worker: Worker):
-        self.folder, self.worker = Path(root) / "_build" / "graded", worker
+    def __init__(self, root: Path, limits: Limits):
+        self.folder, self.limits = Path(root) / "_build" / "graded", limits
 
     def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
         """Return the stored result of a notebook with these words of the secret, or None."""
@@ -78,10 +80,6 @@ class ResultCache:
         except (OSError, ValueError):
             return None
 
-    def work_out(self, cells: list[Cell], words: Sequence[int]) -> dict:
-        """Run a notebook at the worker and store the result."""
-        return self.store(cells, words, self.worker.grade(cells, words))
-
     def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
         """Store a result and return it. One that a limit of time decided is not stored: a second run may differ."""
         if not result["late"]:
@@ -89,7 +87,9 @@ class ResultCache:
         return result
 
     def _path(self, cells, words):
-        text = json.dumps([list(words), *((cell.source, cell.grade_id, cell.defers) for cell in cells)])
+        text = json.dumps(
+            [list(words), asdict(self.limits), *((cell.source, cell.grade_id, cell.defers) for cell in cells)]
+        )
         key = hashlib.sha256((environment_fingerprint() + text).encode("utf-8", "surrogatepass")).hexdigest()
         return self.folder / f"{key}.json"
 

@@ -20,12 +20,10 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from coursegrader import seccomp
+from coursegrader.protocol import Limits
 
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 * 2**20
-MEMORY_BYTES = 4 * 2**30
-PROCESSES = 64
-CPU_SECONDS = 600
 FILES = 64
 MOST_DESCRIPTORS = 65536
 KILLED, FAILED = 3, 4  # exit codes
@@ -48,10 +46,12 @@ class Profile:
     ----------
     writable : bool
         Whether the process may write to its empty folders, and start other processes.
+    limits : Limits
+        Of a single process here; `coursegrader.limits` adds up.
     """
 
-    def __init__(self, writable: bool):
-        self.writable = writable
+    def __init__(self, writable: bool, limits: Limits):
+        self.writable, self.limits = writable, limits
         self.filter, self.keyctl = seccomp.program(), seccomp.number_of("keyctl")
 
 
@@ -203,9 +203,9 @@ def enter(profile):
     check(libc.capset(header, (ctypes.c_uint32 * 6)()))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for limit, value in [
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_NPROC, PROCESSES if profile.writable else 0),
-        (resource.RLIMIT_CPU, CPU_SECONDS),
+        (resource.RLIMIT_AS, profile.limits.memory_bytes),
+        (resource.RLIMIT_NPROC, int(profile.limits.processes / 2) if profile.writable else 0),
+        (resource.RLIMIT_CPU, int(profile.limits.total) + 1),
         (resource.RLIMIT_FSIZE, SCRATCH_BYTES if profile.writable else 0),
         (resource.RLIMIT_NOFILE, FILES),
         (resource.RLIMIT_MEMLOCK, 0),

@@ -14,6 +14,7 @@ import gc
 import importlib
 import io
 import itertools
+import json
 import os
 import pickle
 import signal
@@ -38,7 +39,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from coursegrader import channel, sandbox, serialization
-from coursegrader.protocol import CUT_OFF
+from coursegrader.protocol import CUT_OFF, Limits
 from mlcourse import checks
 
 OUTPUT_CHARACTERS = 200_000
@@ -83,9 +84,12 @@ class TimeLimit(KeyboardInterrupt):
 
 
 def main() -> None:
-    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=True)
+    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission.
+
+    The second argument holds the limits of a submission.
+    """
+    control, limits = socket.socket(fileno=int(sys.argv[1])), Limits(**json.loads(sys.argv[2]))
+    profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=True, limits=limits)
     shell = make_shell()
     warm_up(shell)
     gc.collect()

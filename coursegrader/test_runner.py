@@ -17,6 +17,7 @@ import functools
 import gc
 import importlib
 import io
+import json
 import os
 import pickle
 import resource
@@ -48,7 +49,6 @@ from coursegrader.protocol import (
 )
 from mlcourse import checks
 
-MEMORY_BYTES = 4 * 2**30
 TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
 TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a proxy may pass for
 # Classes whose objects are data: a proxy that passed for one could say something else each time that it is asked
@@ -73,9 +73,12 @@ class NotPlain(TypeError):
 
 
 def main() -> None:
-    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=False)
+    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission.
+
+    The second argument holds the limits of a submission.
+    """
+    control, limits = socket.socket(fileno=int(sys.argv[1])), Limits(**json.loads(sys.argv[2]))
+    profile = None if "--no-sandbox" in sys.argv else sandbox.Profile(writable=False, limits=limits)
     for name in student_runner.MODULES:
         importlib.import_module(name)
     gc.collect()
@@ -117,9 +120,9 @@ def run_notebook(cells: list[Cell], connection: socket.socket, limits: Limits) -
     CellResult
         One for each cell, until one of them has stopped.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     signal.signal(signal.SIGALRM, too_long)
-    client, budget = RunnerClient(connection, limits), OutputBudget()
+    client, budget = RunnerClient(connection, limits), OutputBudget(limits.output)
     for cell in cells:
         client.late = False
         outputs = run_student(client, cell, budget) if cell.grade_id is None else run_test(client, cell)
@@ -210,7 +213,7 @@ class RunnerClient:
             If the sandbox has ended, or says what it cannot say.
         """
         now = time.monotonic()
-        ends = min(self.end, now + (seconds or self.limits.question), self.deadline or self.end)
+        ends = min(self.end, now + (seconds or self.limits.call), self.deadline or self.end)
         if self.gone:
             raise Gone(self.gone)
         if ends <= now:

@@ -50,7 +50,7 @@ class Worker:
         The core that the student's code and the tests run on. Workers with cores of their own cannot slow one another
         down.
     **limits : float
-        Seconds, as in `coursegrader.protocol.Limits`.
+        What is to differ from the defaults of `coursegrader.protocol.Limits`.
     """
 
     command = (sys.executable, "-m", "coursegrader.worker")
@@ -213,15 +213,19 @@ class Program:
         False runs it as any other program.
     settings : dict
         More of its environment.
+    allowed : Limits
+        What a submission may take.
     """
 
-    def __init__(self, name: str, sandbox: bool, settings: dict[str, str]):
-        self.group = limits.Group()
+    def __init__(self, name: str, sandbox: bool, settings: dict[str, str], allowed: Limits):
+        self.group, self.allowed = limits.Group(allowed), allowed
         self.control, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", PROGRAM.format(name), str(theirs.fileno())]
+            command.append(json.dumps(dataclasses.asdict(allowed)))
             if sandbox:
-                command = [*(() if self.group.holds_memory() else limits.scope()), *in_bubblewrap(command, settings)]
+                scope = () if self.group.holds_memory() else limits.scope(allowed.memory_bytes, int(allowed.processes))
+                command = [*scope, *in_bubblewrap(command, settings)]
             else:
                 command.append("--no-sandbox")
             self.process = subprocess.Popen(
@@ -238,7 +242,7 @@ class Program:
         """Wait until the program is ready for requests."""
         if self.hear(START_SECONDS) != b"ready":
             raise GradingError(f"the sandbox for students' code could not start: {self.last_words()}: {INSTALL}")
-        self.supervisor = limits.Supervisor(self.process.pid)
+        self.supervisor = limits.Supervisor(self.process.pid, self.allowed)
 
     def last_words(self):
         """End the program, and return the last line that it has written."""
@@ -287,7 +291,7 @@ class Server:
             raise GradingError(lack)
         # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
         settings = {"student_runner": {"PYTHONHASHSEED": "0"}, "test_runner": {}}
-        self.programs = [Program(name, self.sandbox, more) for name, more in settings.items()]
+        self.programs = [Program(name, self.sandbox, more, self.limits) for name, more in settings.items()]
         for program in self.programs:
             program.wait()
 
@@ -337,7 +341,7 @@ class Server:
 
     def verdicts(self, cells, connection):
         """Yield what becomes of each cell, until the test runner ends or could not be interrupted."""
-        poll, data, left, budget = select.poll(), bytearray(), NOTEBOOK_BYTES, OutputBudget()
+        poll, data, left, budget = select.poll(), bytearray(), NOTEBOOK_BYTES, OutputBudget(self.limits.output)
         poll.register(connection, select.POLLIN)
         poll.register(sys.stdin, 0)
         looked = time.monotonic()

@@ -4,6 +4,7 @@ import http.server
 import os
 import re
 import shutil
+import sys
 import threading
 
 import matplotlib
@@ -12,6 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from coursegrader.worker import missing
 from paths import CHAPTERS, COURSES, ROOT
+from unchanged import hashes, inputs_of, unit_of
 
 matplotlib.use("Agg")
 # A look for garbage takes long among the objects of all tests, and most of them are never let go
@@ -55,6 +57,35 @@ def pytest_terminal_summary(terminalreporter):
                 for name, line in report.user_properties:
                     if name == "summary":
                         terminalreporter.write_line(line)
+
+
+OPENED = set()
+
+
+def note_opened(event, arguments):
+    if event == "open" and isinstance(arguments[0], str):
+        OPENED.add(os.path.abspath(arguments[0]))
+
+
+sys.addaudithook(note_opened)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    OPENED.clear()
+
+
+@pytest.fixture(autouse=True)
+def inputs(request):
+    """Fail a test that reads a file of the repository which `unchanged` does not count among its inputs.
+
+    `test_rooms` looks after what tests import.
+    """
+    yield
+    opened = {os.path.relpath(path, ROOT).replace(os.sep, "/") for path in OPENED if not path.endswith(".py")}
+    unit = unit_of(request.node.nodeid)
+    others = (opened & hashes().keys()) - {unit[0], *inputs_of(unit)}
+    assert not others, f"add what the test reads to READS in tests/unchanged.py: {sorted(others)}"
 
 
 @pytest.fixture(scope="session")

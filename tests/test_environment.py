@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,8 +11,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import mlcourse
+from paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 GROUPS = PROJECT["optional-dependencies"]
 EVERYTHING = [*PROJECT["dependencies"], *(one for name in ("book", "grade", "test") for one in GROUPS[name])]

@@ -40,6 +40,22 @@ def test_a_package_imports_the_helper_and_itself_and_no_other_package_of_the_cou
     assert modules and not others
 
 
+# What tests of a folder may import; those of a browser look at all rooms
+TESTS_IMPORT = {
+    "helper": {"mlcourse"},
+    "book": {"mlcourse", "coursebook"},
+    "labs": {"mlcourse", "coursegrader"},
+    "grading": {"mlcourse", "coursegrader"},
+}
+
+
+@pytest.mark.parametrize("folder", TESTS_IMPORT)
+def test_a_change_of_another_room_cannot_change_what_the_tests_of_a_room_say(folder):
+    modules = sorted((ROOT / "tests" / folder).glob("*.py"))
+    used = {name for path in modules for name in imported(path) if name in MAY_IMPORT}
+    assert modules and used <= TESTS_IMPORT[folder]
+
+
 def test_the_helper_names_no_other_package():
     texts = {path: path.read_text("utf-8") for path in (ROOT / "mlcourse").rglob("*.py")}
     assert not [path for path, text in texts.items() if "coursegrader" in text or "coursebook" in text]

@@ -9,8 +9,8 @@ import sys
 import uuid
 
 import pytest
-
 import test_hostile as hostile
+
 from coursegrader.worker import Worker
 from paths import ROOT
 

@@ -2,17 +2,42 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import nbformat
 import pytest
 
 from coursegrader import GradingError, grade, limits, seccomp, worker
+from coursegrader.labs import grade_id, release
+from coursegrader.protocol import CUT_OFF, Limits
 from mlcourse.cli import main
 from paths import ROOT
 
+LAB = "lab-01-trial"
+HEAD = "---\njupytext:\n  text_representation:\n    format_name: myst\n---\n"
+SOLUTION = """```{code-cell} ipython3
+:nbgrader: {grade_id: double, solution: true}
+### BEGIN SOLUTION
+def double(x):
+    return 2 * x
+### END SOLUTION
+```
+"""
+TEST = """```{code-cell} ipython3
+:nbgrader: {grade_id: double-1, points: 1}
+assert double(2) == 4
+```
+"""
+TEXT = "x" * 1000
+SLOW = f"""import time
+print({TEXT!r}, end="")
+def double(x):
+    time.sleep(2)
+    return 2 * x"""
 PROGRAM = """
 import mmap, os, sys, time
 def hold(flag, size): return mmap.mmap(-1, size, flags=flag | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
@@ -27,15 +52,13 @@ time.sleep(1000)
 
 
 @pytest.fixture
-def watched(monkeypatch):
+def watched():
     """Start a program below this process, and return what the supervisor says of it, and who of it is still there."""
-    monkeypatch.setattr(limits, "MEMORY_BYTES", 400 * 2**20)
-    monkeypatch.setattr(limits, "PROCESSES", 8)
     started = []
 
     def look(children, prepare="", hold="pass"):
         program = PROGRAM.format(children=children, prepare=prepare, hold=hold)
-        supervisor = limits.Supervisor(os.getpid())
+        supervisor = limits.Supervisor(os.getpid(), Limits(memory=0.4, processes=8))
         run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
         started.append(run)
         assert run.stdout.read(children) == b"x" * children
@@ -77,6 +100,13 @@ def test_memory_counts_although_the_first_thread_has_ended(watched):
     assert reason.endswith("GB of memory") and left == 0
 
 
+def test_tables_of_pages_count(watched):
+    # A page at each gigabyte takes a table of 4 kB for itself and another for the table
+    far = "held = [mmap.mmap(-1, 2**30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000) for _ in range(15000)]"
+    reason, left = watched(5, hold=f"{far}; [one[0] for one in held]")
+    assert reason.endswith("GB of memory") and left == 0
+
+
 def test_memory_that_children_share_counts_once(watched):
     held = "held = hold(mmap.MAP_SHARED, 200 * 2**20)"
     assert watched(4, prepare=held, hold="sum(held[::4096])") == (None, 4)
@@ -87,14 +117,82 @@ def test_more_processes_than_there_may_be_are_ended(watched):
     assert reason == "more than 8 processes" and left == 0
 
 
-def test_what_was_there_before_is_left_alone(monkeypatch):
-    monkeypatch.setattr(limits, "PROCESSES", 0)
+def test_what_was_there_before_is_left_alone():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as before:
-        supervisor = limits.Supervisor(os.getpid())
+        supervisor = limits.Supervisor(os.getpid(), Limits(processes=0))
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as later:
             assert supervisor.look() == "more than 0 processes"
             assert later.wait(5) == -signal.SIGKILL
         assert before.poll() is None
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course of one lab, whose one student prints much and lets a check wait for two seconds."""
+    source = f"{HEAD}\n{SOLUTION}\n{TEST}"
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / f"{LAB}.md").write_text(source)
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    release(tmp_path)
+    notebook = nbformat.read(tmp_path / "labs" / LAB / f"{LAB}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        if grade_id(cell) == "double":
+            cell.source = SLOW
+    folder = tmp_path / "submitted" / "ada" / LAB
+    folder.mkdir(parents=True)
+    nbformat.write(notebook, folder / f"{LAB}.ipynb")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def set_limits(course, text):
+    with (course / "nbgrader_config.py").open("a") as config:
+        config.write(f"\nc.GradeInSandbox.limits = {text}\n")
+
+
+def outcome(course, *options):
+    """Grade the class and return whether the check passed, and what the first cell showed."""
+    with pytest.raises(SystemExit) as end:
+        main(["grade", LAB, *options])
+    assert end.value.code == 0
+    notebook = nbformat.read(course / "autograded" / "ada" / LAB / f"{LAB}.ipynb", as_version=4)
+    cells = {grade_id(cell): cell for cell in notebook.cells}
+    return cells["double-1"].outputs[0].output_type != "error", cells["double"].outputs[0].text
+
+
+def test_an_instructor_sets_limits_in_the_configuration_and_on_the_command_line(course, bubblewrap, capsys):
+    assert outcome(course) == (True, TEXT)
+    set_limits(course, {"call": 1, "memory": 2})
+    assert outcome(course) == (False, TEXT)
+    assert "Limits: 2 GB of memory and 128 processes for each submission" in capsys.readouterr().out
+    assert outcome(course, "--limit", "call=9", "--limit", "processes=100", "--limit", "output=900") == (True, CUT_OFF)
+    assert "Limits: 2 GB of memory and 100 processes" in capsys.readouterr().out
+
+
+def test_plain_nbgrader_holds_the_same_limits(course, bubblewrap):
+    set_limits(course, {"call": 1})
+    command = [sys.executable, "-m", "nbgrader", "autograde", LAB]
+    run = subprocess.run(command, cwd=course, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    notebook = nbformat.read(course / "autograded" / "ada" / LAB / f"{LAB}.ipynb", as_version=4)
+    [error] = [one for cell in notebook.cells for one in cell.get("outputs", []) if one.output_type == "error"]
+    assert "took too long" in error.evalue
+
+
+@pytest.mark.parametrize("text", [{"memroy": 4}, {"memory": "much"}, {"cell": -1}, [4]], ids=str)
+def test_limits_that_are_not_well_formed_are_refused_in_one_sentence(course, text):
+    set_limits(course, text)
+    with pytest.raises(SystemExit) as end:
+        main(["grade", LAB])
+    said = end.value.code
+    assert said.startswith("Error: the limits of a submission are not well formed") and "\n" not in said
+    assert not (course / "autograded").exists()
+
+
+def test_a_limit_of_no_such_name_on_the_command_line_is_refused(course):
+    with pytest.raises(SystemExit) as end:
+        main(["grade", LAB, "--limit", "memroy=4"])
+    assert "a value of 'memroy'" in end.value.code and "'memory'" in end.value.code
 
 
 def test_doctor_says_what_holds_the_limits(capsys):
@@ -129,6 +227,6 @@ def test_other_systems_than_linux_are_told_in_one_sentence_that_grading_needs_it
         monkeypatch.delattr(os, name)
     with pytest.raises(GradingError, match="needs Linux"):
         worker.Worker(sandboxed).grade([])
-    with pytest.raises(GradingError, match="needs Linux"), grade.pool(None, sandboxed, None):
+    with pytest.raises(GradingError, match="needs Linux"), grade.pool(None, sandboxed, Limits(), None):
         pass
     assert "needs Linux" in worker.missing()

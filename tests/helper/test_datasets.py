@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import geopandas
 import joblib
@@ -16,8 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from mlcourse import datasets
-
-ROOT = Path(__file__).parent.parent
+from paths import ROOT
 
 
 def modules_loaded_by(statement):

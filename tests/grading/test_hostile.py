@@ -28,7 +28,7 @@ from coursegrader.protocol import CUT_OFF, Cell
 from coursegrader.worker import Worker
 from paths import ROOT
 
-LIMITS = {"cell": 2, "test": 3, "question": 5, "grace": 3, "total": 60}
+LIMITS = {"cell": 2, "test": 3, "call": 5, "grace": 3, "total": 60}
 ATTACKS = yaml.safe_load((ROOT / "tests" / "hostile.yml").read_text(encoding="utf-8"))
 SECRET = "SECRET-271828"
 

@@ -2,13 +2,14 @@
 
 import hashlib
 import re
-from pathlib import Path
 
 import geopandas
 import pandas as pd
 import pytest
 
-DATA = Path(__file__).parent.parent / "data"
+from paths import ROOT
+
+DATA = ROOT / "data"
 TABLE_ROW = re.compile(r"^\| `(?P<name>[^`]+)` \|.*?\| (?P<rows>[\d,]+) \|.*\| (?P<sha256>\S+) \|$", re.MULTILINE)
 
 LISTED = {row["name"]: row for row in TABLE_ROW.finditer((DATA / "README.md").read_text(encoding="utf-8"))}

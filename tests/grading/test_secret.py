@@ -1,6 +1,5 @@
 """Hidden data depend on a secret of the course, so that what a feedback page tells is worth nothing afterwards."""
 
-import functools
 import json
 import re
 import shutil
@@ -9,10 +8,9 @@ import stat
 import nbformat
 import pytest
 
-from coursegrader import GradingError, grade
+from coursegrader import GradingError
 from coursegrader.labs import grade_id, release
 from coursegrader.secret import Secret
-from coursegrader.worker import Worker
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -103,12 +101,11 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
     assert graded(course, "sly") == (1, None)
 
 
-def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, monkeypatch, capsys):
-    monkeypatch.setattr(grade, "Worker", functools.partial(Worker, question=1, test=2))
+def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, capsys):
     hand_in(course, "quick", "def double(x): return x + x")
     hand_in(course, "slow", "def double(x):\n    while True: pass")
     for _ in range(2):
-        run("grade", LAB)
+        run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
         said = capsys.readouterr().out
         assert "In 1 of them a limit of time decided about a cell: the same command runs those again." in said
         assert graded(course, "quick") == (1, None) and "took too long" in graded(course, "slow")[1]

@@ -1,0 +1,133 @@
+"""Leave out the tests that passed before with the same inputs: a plug-in of pytest for `make test` and `make check`.
+
+The inputs of a test are the files of the repository that its folder may read (`READS`), those of a notebook its own
+and what the helper needs. A test of one lab has no other lab among its inputs. `conftest.py` fails a test that reads
+a file that is not among its inputs. pytest without this plug-in runs every test, and so does `make cold`.
+"""
+
+import fnmatch
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSED = ROOT / "_build" / "passed-tests.json"
+HELPER = ("*.toml", "*.lock", "mlcourse/", "data/")
+SITE = ("book/", "labs/", "solutions/", "coursebook/", "*.yml", "*.bib", "*.md", "*.cff", "LICENSE", "postBuild")
+GRADER = ("coursegrader/", "solutions/", "labs/", "*.yml", "nbgrader_config.py", "tests/answers/", "tests/hostile.yml")
+# By folder: what its tests read, beside the helper, the modules of `tests/` and those of the folder
+READS = {
+    "tests/helper": ("labs/", "nbgrader_config.py", "*.yml", "*/__init__.py", "*/commands.py"),
+    "tests/book": SITE,
+    "tests/labs": (*GRADER, ".gitignore"),
+    "tests/grading": GRADER,
+    "tests/browser": (*SITE, *GRADER),
+    "tests": ("",),
+}
+LEFT_OUT = pytest.StashKey()
+
+
+@functools.cache
+def hashes():
+    """Map each file of the repository that git knows, or would add, to the hash of its content."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    return {name: hash_of(name) for name in sorted(names) if (ROOT / name).is_file()}
+
+
+def hash_of(name):
+    return hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
+
+
+def unit_of(nodeid):
+    """Return the file of a test and, of a test of one lab, how the lab's name begins.
+
+    The tests of a unit share what is slow to make, so they run together or not at all.
+    """
+    path, _, name = nodeid.partition("::")
+    lab = re.search(r"lab-\d\d", name) if path.startswith("tests/labs/") else None
+    return path, lab and lab[0]
+
+
+@functools.cache
+def inputs_of(unit):
+    """Return the names of the files that the tests of a unit may read."""
+    path, lab = unit
+    folder = os.path.dirname(path)
+    modules = () if path.endswith(".ipynb") else ("tests/*.py", f"{folder}/*.py", *READS[folder])
+    names = [name for name in hashes() if any(matches(name, pattern) for pattern in (*HELPER, *modules))]
+    return [name for name in names if not lab or lab in name or not re.search(r"lab-\d\d", name)]
+
+
+def matches(name, pattern):
+    """Whether a file lies in a folder, or has the name of a pattern whose star stands for no slash."""
+    if pattern.endswith("/") or not pattern:
+        return name.startswith(pattern)
+    return name.count("/") == pattern.count("/") and fnmatch.fnmatch(name, pattern)
+
+
+@functools.cache
+def key_of(unit):
+    """Return a hash of the inputs of a unit, and of what the machine has."""
+    programs = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "bwrap")]
+    machine = [platform.platform(), platform.python_version(), getattr(os, "geteuid", int)(), *programs]
+    content = {name: hashes()[name] for name in inputs_of(unit)}
+    return hashlib.sha256(json.dumps([machine, hash_of(unit[0]), content]).encode()).hexdigest()
+
+
+def passed_before():
+    return json.loads(PASSED.read_text("utf-8")) if PASSED.is_file() else {}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Keep the units that hold a test which has not passed with the present inputs."""
+    passed, units = passed_before(), {}
+    for item in items:
+        units.setdefault(unit_of(item.nodeid), []).append(item.nodeid)
+    done = {unit for unit, names in units.items() if all(passed.get(name) == key_of(unit) for name in names)}
+    config.stash[LEFT_OUT] = sum(len(units[unit]) for unit in done)
+    items[:] = [item for item in items if unit_of(item.nodeid) not in done]
+
+
+def pytest_runtest_logreport(report):
+    """Note how each test of the session ended."""
+    if report.when == "setup":
+        OUTCOMES[report.nodeid] = True
+    OUTCOMES[report.nodeid] &= not report.failed
+
+
+OUTCOMES = {}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Write down what passed. Nothing to run is a success if something was left out."""
+    worker = getattr(session.config, "workeroutput", None)
+    if worker is not None:
+        worker["left out"] = session.config.stash.get(LEFT_OUT, 0)
+        return
+    passed = passed_before() | {name: key_of(unit_of(name)) if fine else None for name, fine in OUTCOMES.items()}
+    PASSED.parent.mkdir(exist_ok=True)
+    PASSED.write_text(json.dumps(passed), encoding="utf-8")
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash.get(LEFT_OUT, 0):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take over from a worker of pytest-xdist how much it left out; all leave out the same."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if number := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{number} tests were left out: they passed before with the same inputs")
