@@ -121,9 +121,12 @@ def whole_number(text):
 def release(options):
     """Write the student notebooks of one lab or all, or only nbgrader's sources."""
     from coursegrader import labs
+    from coursegrader.files import one_at_a_time
 
     lab = options.lab and known(options)
-    names = labs.write_sources(options.root) if options.sources else labs.release(options.root, lab)
+    # Grading reads the lab and its cells in the gradebook
+    with one_at_a_time(options.root):
+        names = labs.write_sources(options.root) if options.sources else labs.release(options.root, lab)
     print(f"Written to {'source' if options.sources else 'labs'}/: {', '.join(names)}.")
 
 
@@ -183,14 +186,16 @@ def grade(options):
 def regrade(options):
     """Release a changed lab, grade the class again, and print whose points changed."""
     from coursegrader import labs
+    from coursegrader.files import one_at_a_time
     from coursegrader.grade import gradebook_of
     from coursegrader.regrade import moves, print_moves, snapshot
 
     config = labs.nbgrader_config(options.root)
-    with gradebook_of(config) as gradebook:
-        before = snapshot(known(options), gradebook, options.root)
-    labs.release(options.root, options.lab)
-    status = grade(options)
+    with one_at_a_time(options.root):
+        with gradebook_of(config) as gradebook:
+            before = snapshot(known(options), gradebook, options.root)
+        labs.release(options.root, options.lab)
+        status = grade(options)
     with gradebook_of(config) as gradebook:
         print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
     return status

@@ -147,7 +147,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     released = release_of(source)
     students, summary.missed = students_of(lab, root)
     everybody = len(students) + len(summary.missed)
-    graded = Index(root / "_build" / "graded" / f"{lab}.json", limits)
+    graded = Index(root / "_build" / "graded" / f"{lab}.json", source, limits)
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
@@ -331,10 +331,21 @@ class Index:
     """Which submissions have been graded, by marks: what their grading depends on.
 
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+    source : nbformat.NotebookNode
+        The instructor's notebook that the submissions are graded with.
+    limits : Limits
+        What a submission may take.
     """
 
-    def __init__(self, path, limits):
-        self.path, self.limits, self.entries = path, limits, {}
+    def __init__(self, path, source, limits):
+        self.path, self.entries = path, {}
+        # Not read from the file, which may be another one by the time that a submission is reached
+        self.lab = hashlib.sha256(f"{nbformat.writes(source)} {limits}".encode()).hexdigest()
         with contextlib.suppress(OSError, ValueError, TypeError):
             self.entries = dict(json.loads(path.read_text(encoding="utf-8")))
 
@@ -345,11 +356,8 @@ class Index:
         if draw is None:
             same = isinstance(before, dict) and before.get("handed_in") == handed_in
             draw = before["draw"] if same else secret.draw(lab)
-        source = fingerprint([root / "source" / lab / f"{lab}.ipynb"])
-        rest = hashlib.sha256(
-            f"{environment_fingerprint()} {source} {secret.words(lab, draw)} {self.limits}".encode()
-        ).hexdigest()
-        return {"handed_in": handed_in, "draw": draw, "rest": rest}
+        rest = f"{environment_fingerprint()} {self.lab} {secret.words(lab, draw)}"
+        return {"handed_in": handed_in, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
 
     def get(self, student):
         return self.entries.get(student)

@@ -14,6 +14,9 @@ MAX_LINES = 10  # that are not Python: IPython reads all of a cell again for eac
 # A chain of attributes: Python keeps the name `a.b.c` of a module in as many parts, `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
 NOT_PYTHON = re.compile(r"[!%?]|^\s*[,;/]", re.MULTILINE)
+WORD = re.compile(r"[^\W\d]\w*")
+# What makes a name of a text. `df.query` is one; IPython makes a call of `get_ipython` of a cell with a magic
+EVALUATING = {"eval", "exec", "query", "globals", "locals", "vars", "getattr", "get_ipython", "__main__", "__dict__"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -34,7 +37,8 @@ class Names:
     needs : set of str
         Names that it reads as it runs, and has not bound before.
     needs_later : set of str
-        Names that its functions read when they are called, and that it does not bind itself.
+        Names that its functions read when they are called, and that it does not bind itself. If a cell evaluates texts,
+        as in ``df.query("a > @limit")``, all its words count.
     """
 
     defines: set[str] = field(default_factory=set)
@@ -62,6 +66,7 @@ def names_of(source: str) -> Names | None:
     except Exception:  # such as a RecursionError; IPython raises others
         return None
     names.needs_later -= names.defines | names.may_define
+    names.needs_later |= _mentioned(tree)
     return names
 
 
@@ -178,6 +183,22 @@ def _loads(node, later):
             own = {name for part in node.generators for name in _bound(part.target)}
         for one in ast.iter_child_nodes(node):
             yield from (found for found in _loads(one, later) if found[0] not in own)
+
+
+def _mentioned(tree):
+    """Return the words of code that evaluates a text: each may be a name."""
+    words = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.update(WORD.findall(node.value))
+        elif isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            words.update(alias.name for alias in node.names)
+            words.add(getattr(node, "module", None))
+    return words if words & EVALUATING else set()
 
 
 def _bound_inside(function):

@@ -43,15 +43,19 @@ def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
     Returns
     -------
     list of Cell
-        The same cells. Those that need not run have the names that they define as `defers`. If the names of a cell are
-        not known (`coursegrader.names.names_of`), or if there is more code than a person writes, all of them run.
+        The same cells. Those that need not run have the names that they define or change as `defers`. If the names of a
+        cell are not known (`coursegrader.names.names_of`), or if there is more code than a person writes, all run.
     """
     if sum(len(cell.source) for cell in cells) > MAX_CHARACTERS:
         return cells
     names = [_names_of(cell) for cell in cells]
     if None in names:
         return cells
-    binders = _binders(names)
+    bound = _bound(names)
+    binders = {}
+    for number, some in enumerate(bound):
+        for name in some:
+            binders.setdefault(name, []).append(number)
     waiting = [number for number, cell in enumerate(cells) if cell.grade_id or given.get(cell.source, True)]
     runs = set(waiting)
     while waiting:
@@ -60,8 +64,7 @@ def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
                 runs.add(other)
                 waiting.append(other)
     return [
-        cell if number in runs else replace(cell, defers=sorted(names[number].defines | names[number].may_define))
-        for number, cell in enumerate(cells)
+        cell if number in runs else replace(cell, defers=sorted(bound[number])) for number, cell in enumerate(cells)
     ]
 
 
@@ -74,14 +77,10 @@ def _names_of(cell):
         return Names()  # the test fails as it runs
 
 
-def _binders(names):
-    """Return for each name the numbers of the cells that bind it anew or change it, in their order."""
+def _bound(names):
+    """Return the names that each cell binds anew or changes."""
     modules = set().union(*(found.modules for found in names))
-    binders = {}
-    for number, found in enumerate(names):
-        for name in found.defines | found.may_define | (found.changes - modules):
-            binders.setdefault(name, []).append(number)
-    return binders
+    return [found.defines | found.may_define | (found.changes - modules) for found in names]
 
 
 def needed_by(number: int, names: list[Names], binders: Mapping[str, list[int]]) -> Iterator[int]:

@@ -433,16 +433,19 @@ def test_one_grading_runs_at_a_time_and_one_that_was_killed_is_forgotten(room, f
     path = room.hand_in("ada") / FILE
     nbformat.write(nbformat.from_dict({**room.honest, "cells": [*room.honest.cells, slow]}), path)
     first = room.start("grade", LAB, "--workers", "1")
-    others = []
+    others, sources = [], [room.root / "source" / LAB / FILE, room.root / "labs" / LAB / FILE]
+    before = [path.read_bytes() for path in sources]
+    with (room.root / "solutions" / f"{LAB}.md").open("a") as file:
+        file.write("\nA new sentence.\n")
     for _ in range(300):
         time.sleep(0.1)
         if (room.root / "_build" / "grading.lock").exists():
             time.sleep(1)
-            others = [room.grade() for _ in range(2)]
+            others = [room.type(*command) for command in (["grade", LAB], ["release", LAB], ["regrade", LAB])]
             break
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    assert [code for code, _ in others] == [1, 1]
+    assert [code for code, _ in others] == [1, 1, 1] and [path.read_bytes() for path in sources] == before
     assert all("another grading is running" in said.splitlines()[-1] and "Traceback" not in said for _, said in others)
     nbformat.write(room.honest, path)
     assert (room.grade()[0], room.points()) == (0, {"ada": full})

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import nbformat
 import pytest
 
 from coursegrader import GradingError, grade, limits, seccomp, worker
 from coursegrader.labs import grade_id, release
-from coursegrader.protocol import CUT_OFF, Limits
+from coursegrader.protocol import CUT_OFF, Cell, Limits
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -110,6 +112,20 @@ def test_tables_of_pages_count(watched):
 def test_memory_that_children_share_counts_once(watched):
     held = "held = hold(mmap.MAP_SHARED, 200 * 2**20)"
     assert watched(4, prepare=held, hold="sum(held[::4096])") == (None, 4)
+
+
+def test_a_submission_has_no_huge_pages_of_which_a_piece_would_keep_all(bubblewrap):
+    grader = worker.Worker()
+    grader.start()
+    before = set(limits.below(grader.process.pid))
+    with ThreadPoolExecutor() as threads:
+        result = threads.submit(grader.grade, [Cell("import time; time.sleep(3)")])
+        time.sleep(1.5)
+        started = [pid for pid in limits.below(grader.process.pid) if pid not in before]
+        sandboxed = [Path("/proc", str(pid), "status").read_text() for pid in started if not limits.children(pid)]
+    assert result.result()["outputs"] == [[]]
+    grader.close()
+    assert len(sandboxed) == 2 and all("THP_enabled:\t0" in status for status in sandboxed)
 
 
 def test_more_processes_than_there_may_be_are_ended(watched):
