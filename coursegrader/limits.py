@@ -23,7 +23,7 @@ from pathlib import Path
 from coursegrader.protocol import Limits
 
 GROUPS = Path("/sys/fs/cgroup")
-EVENTS = ["memory.oom_control", "memory.events"]
+EVENTS = ["memory.oom_control", "memory.failcnt", "memory.events"]  # the first two of version 1
 LOOK_SECONDS = 0.25
 TABLES = (b"VmPTE:",)  # of pages: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
@@ -93,9 +93,16 @@ class Group:
         return any(file.exists() and file.read_text().strip() == self.memory for file in files)
 
     def kills(self):
-        """Return how many processes the kernel has ended since the group held too much."""
-        texts = [file.read_text() for folder in self.folders for file in map(folder.joinpath, EVENTS) if file.exists()]
-        return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("oom_kill "))
+        """Return how many processes the kernel has ended, and how often the group has met its own limit of memory.
+
+        The first alone says little: a machine without memory ends processes of a group that holds no more than it may.
+        """
+        counts = dict.fromkeys(["oom_kill", "oom", "failcnt"], 0)
+        for file in (folder / name for folder in self.folders for name in EVENTS):
+            for line in file.read_text().splitlines() if file.exists() else ():
+                name, number = line.split() if " " in line else ("failcnt", line)
+                counts[name] = int(number)
+        return counts["oom_kill"], counts["oom"] + counts["failcnt"]
 
     def enter(self):
         """Put this process into the group, and let a machine without memory end it rather than others."""
@@ -119,6 +126,11 @@ def remove(folders: Iterable[Path]) -> None:
                 break
             except OSError:
                 time.sleep(0.02)
+
+
+def ended_for_its_own(before, after):
+    """Return whether between two counts of `Group.kills` a process was ended since its group held too much."""
+    return all(now > then for then, now in zip(before, after, strict=True))
 
 
 def is_running(pid):

@@ -148,7 +148,7 @@ def run_student(client, cell, budget):
 
 def run_test(client, cell):
     """Run a test cell here and return its outputs: a line that says that it passed, or one error."""
-    printed = io.StringIO()
+    printed, begin = io.StringIO(), time.monotonic()
     try:
         code, names = compiled(cell.grade_id, cell.source)
         space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **client.names(names)}
@@ -164,6 +164,7 @@ def run_test(client, cell):
         return [failure(f"not passed: {error or type(error).__name__}")]
     finally:
         checks._elsewhere = None
+        client.late = client.late or time.monotonic() - begin >= client.limits.test
         with contextlib.suppress(Exception, Stopped):
             client.forget()
 

@@ -319,7 +319,8 @@ class Server:
         result = result_of(cells, results, time.monotonic() - begin)
         if outcomes != [b"over!"] * 2 and not self.excess:
             # Not for what it held: the machine had no memory left, or somebody ended it
-            result.late = result.late or kills == [program.group.kills() for program in self.programs]
+            after = [program.group.kills() for program in self.programs]
+            result.late = result.late or not any(map(limits.ended_for_its_own, kills, after))
         if outcomes != [b"over!"] * 2:
             # Where something was killed, something may have been left alone
             self.start()

@@ -211,6 +211,36 @@ def test_a_limit_of_no_such_name_on_the_command_line_is_refused(course):
     assert "a value of 'memroy'" in end.value.code and "'memory'" in end.value.code
 
 
+@pytest.mark.parametrize(
+    ("ended", "met", "expected"),
+    [(0, 0, False), (1, 0, False), (0, 1, False), (1, 1, True)],
+    ids=["nothing", "the machine had no memory left", "the kernel made room", "too much was held"],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_process_ended_for_its_own_memory_if_its_group_met_its_own_limit(tmp_path, version, ended, met, expected):
+    def write(ended, met):
+        if version == 1:
+            (tmp_path / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {ended}\n")
+            (tmp_path / "memory.failcnt").write_text(f"{met}\n")
+        else:
+            text = f"low 0\nhigh 0\nmax 9\noom {met}\noom_kill {ended}\noom_group_kill 0\n"
+            (tmp_path / "memory.events").write_text(text)
+        return group.kills()
+
+    group = limits.Group(Limits())
+    group.remove()
+    group.folders = [tmp_path]
+    assert limits.ended_for_its_own(write(2, 3), write(2 + ended, 3 + met)) == expected
+
+
+def test_a_check_that_the_limit_of_time_ended_is_run_again(bubblewrap):
+    grader = worker.Worker(test=1, grace=0.5)
+    test = "import time\nbegin = time.monotonic()\nwhile time.monotonic() - begin < 5: pass\nassert f() == 1"
+    result = grader.grade([Cell("def f(): return 1"), Cell(test, "f-1")])
+    grader.close()
+    assert result["late"] and "took too long" in result["outputs"][1][0]["evalue"]
+
+
 def test_doctor_says_what_holds_the_limits(capsys):
     with pytest.raises(SystemExit):
         main(["doctor"])
