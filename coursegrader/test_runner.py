@@ -292,8 +292,8 @@ class RunnerClient:
         if not self.gone:
             self.do("forget")
 
-    def without(self, cls, message):
-        self.do("without", cls.__module__, cls.__qualname__, message)
+    def without(self, borrowed, message):
+        self.do("without", borrowed.__module__, borrowed.__qualname__, message)
         return contextlib.nullcontext()
 
     def changed(self, thing):

@@ -13,18 +13,20 @@ A failed check raises `CheckFailed` with one sentence: what was expected, what c
 look. In a notebook that sentence is all that is shown.
 
 Three things are different in a grader that runs answers in another process than the tests. It sets `_elsewhere` to an
-object with the methods ``without(cls, message)``, for the process of the answers, and ``changed(thing)``, which says
-whether an answer has changed something that a test handed over: what it changed was a copy. And it sets `_secret` to
-whole numbers that only the instructor knows, which `rng` and `seed` mix into the seeds of the tests.
+object with the methods ``without(borrowed, message)``, for the process of the answers, and ``changed(thing)``, which
+says whether an answer has changed something that a test handed over: what it changed was a copy. And it sets `_secret`
+to whole numbers that only the instructor knows, which `rng` and `seed` mix into the seeds of the tests.
 """
 
 import contextlib
 import hashlib
+import inspect
 import io
 import pickle
 import sys
 import textwrap
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from unittest import mock
@@ -350,30 +352,62 @@ def seed(number: int) -> int:
     return int(rng(number).integers(2**31)) if _secret else number
 
 
-def without(kind: type, message: str) -> contextlib.AbstractContextManager:
-    """Refuse answers that borrow the work of a class: inside the block no function of it can be called.
+@contextlib.contextmanager
+def without(borrowed: type | Callable | tuple, message: str) -> Iterator[None]:
+    """Refuse answers that borrow the work of a library: inside the block, nothing of what is named can be called.
 
     Parameters
     ----------
-    kind : type
-        The class, for instance a classifier of scikit-learn that the student was asked to write.
+    borrowed : type, function or tuple of these
+        Classes and functions of libraries, for instance a classifier of scikit-learn that the student was asked to
+        write. A function has to be written in Python.
     message : str
         The sentence for the student, without a full stop.
 
-    Returns
-    -------
-    context manager
-        While it is open, ``kind(...)`` and all methods of the class, ``kind.fit(...)`` for one, raise `CheckFailed`
-        with the message.
+    Yields
+    ------
+    None
+        Inside the block, ``kind(...)`` of a class and all of its methods, and a function by whatever name, raise
+        `CheckFailed` with the message.
+
+    Raises
+    ------
+    TypeError
+        If a function is not written in Python.
     """
-    if _elsewhere is not None:
-        return _elsewhere.without(kind, message)
+    borrowed = borrowed if isinstance(borrowed, tuple) else (borrowed,)
 
     def refuse(*arguments, **options):
         raise CheckFailed(message)
 
-    methods = [name for name in dir(kind) if not name.startswith("__") and callable(getattr(kind, name, None))]
-    return mock.patch.multiple(kind, **dict.fromkeys(["__init__", *methods], refuse))
+    with contextlib.ExitStack() as patches:
+        for one in borrowed:
+            if _elsewhere is not None:
+                patches.enter_context(_elsewhere.without(one, message))
+            elif isinstance(one, type):
+                methods = [
+                    name for name in dir(one) if not name.startswith("__") and callable(getattr(one, name, None))
+                ]
+                patches.enter_context(mock.patch.multiple(one, **dict.fromkeys(["__init__", *methods], refuse)))
+            else:
+                function = inspect.unwrap(one)
+                if not isinstance(function, types.FunctionType) or function.__code__.co_freevars:
+                    raise TypeError(f"{one!r} is not a function that is written in Python")
+                patches.callback(setattr, function, "__code__", function.__code__)
+                function.__code__ = _code_that_refuses(message)
+        yield
+
+
+def _code_that_refuses(message):
+    """Return code for a function that raises `CheckFailed`: unlike a name, it is the same wherever it was imported."""
+    space = {}
+    exec(
+        f"def refuse(*arguments, **options):\n"
+        f"    from mlcourse.checks import CheckFailed\n"
+        f"    raise CheckFailed({message!r})",
+        space,
+    )
+    return space["refuse"].__code__
 
 
 def _close_figures():

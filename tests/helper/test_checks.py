@@ -11,7 +11,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.inspection import permutation_importance
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -323,6 +326,29 @@ def test_a_secret_gives_hidden_tests_other_data_and_the_same_data_each_time(monk
     assert secret == (checks.rng(3).normal(), checks.seed(3))
     assert secret[0] != plain[0] and secret[1] != plain[1]
     assert secret != (checks.rng(4).normal(), checks.seed(4))
+
+
+@pytest.mark.parametrize(
+    "function", [np.polyfit, cdist, cross_val_score, permutation_importance], ids=lambda one: one.__name__
+)
+def test_a_function_of_a_library_is_refused_by_whatever_name_it_is_called(function):
+    borrowed = [function]
+    with pytest.raises(checks.CheckFailed, match="write it yourself"), checks.without(function, "write it yourself"):
+        borrowed[0](1, 2, 3)
+    with pytest.raises(Exception, match="^(?!write it yourself)"):
+        borrowed[0]("no", "data", "no")
+
+
+def test_several_things_can_be_refused_at_once():
+    for borrow in (lambda: np.polyfit([1, 2], [1, 2], 1), LinearDiscriminantAnalysis):
+        with pytest.raises(checks.CheckFailed), checks.without((np.polyfit, LinearDiscriminantAnalysis), "write it"):
+            borrow()
+    assert np.polyfit([1, 2], [1, 2], 1) == pytest.approx([1, 0]) and LinearDiscriminantAnalysis()
+
+
+def test_what_is_not_written_in_python_cannot_be_refused():
+    with pytest.raises(TypeError, match="written in Python"), checks.without(np.add, "write it"):
+        pass
 
 
 def test_a_grader_that_runs_answers_elsewhere_looks_there(monkeypatch):
