@@ -11,6 +11,7 @@ import functools
 import hashlib
 import html
 import importlib.util
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ DEPTH = 50  # of tags in tags
 NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
+SPANNED_CELLS = 2000  # of a table in HTML: the time for one that covers many grows with the square of their number
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
@@ -99,7 +101,7 @@ def _simple(page, attachments):
     A browser, and whatever reads HTML as a browser does, can take a time that grows with the square of the tags that
     are open at once, of the attributes of a tag, or of what is closed in the wrong order.
     """
-    pieces, opened, seen, at = [], [], set(), 0
+    pieces, opened, seen, at, spanned = [], [], set(), 0, 0
     while token := TOKEN.search(page, at):
         pieces.append(_text(page[at : token.start()]))
         at, name = token.end(), (token[2] or "").lower()
@@ -125,10 +127,19 @@ def _simple(page, attachments):
                 pieces.append(f"</{opened.pop()}>")
             if len(opened) < DEPTH:
                 opened.append(name)
-                parts = "".join(f' {part}="{html.escape(value)}"' for part, value in _parts(name, token[3]).items())
+                kept = _parts(name, token[3])
+                if kept and name in ("td", "th"):
+                    spanned += _area(kept)
+                    kept = kept if spanned <= SPANNED_CELLS else {}
+                parts = "".join(f' {part}="{html.escape(value)}"' for part, value in kept.items())
                 pieces.append(f"<{name}{parts}>")
     pieces.append(_text(page[at:]))
     return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
+
+
+def _area(spans):
+    """Return how many cells of a table one covers that has these spans; 0 stands for all the rest of a table."""
+    return math.prod(int(value) or SPANNED_CELLS + 1 for value in spans.values() if NUMBER.fullmatch(value))
 
 
 def _text(piece):

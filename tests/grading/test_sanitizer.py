@@ -486,3 +486,11 @@ def test_the_mathjax_of_a_feedback_page_is_the_files_that_come_with_the_book():
     for name in ("tex-svg-full.js", "ui/safe.js"):
         digest = hashlib.sha384(sanitizer.mathjax(name).encode()).digest()
         assert f'integrity="sha384-{base64.b64encode(digest).decode()}"' in template.read_text("utf-8")
+
+
+@pytest.mark.parametrize("cell", ["<td colspan=999>x", "<tr><td rowspan=999 colspan=999>x", "<tr><td rowspan=0>x"])
+def test_cells_of_a_table_cover_no_more_than_a_browser_can_bear(cell):
+    page = clean("<table><tr>" + cell * 3000)
+    covered = [int(one) * int(two or 1) for one, two in re.findall(r'span="(\d+)"(?: \w+span="(\d+)")?', page)]
+    assert sum(covered) <= 2000 and 0 not in covered and page.count("x") == 3000
+    assert 'colspan="24"' in clean('<table><tr><th colspan="24">hours</th></tr></table>')
