@@ -35,7 +35,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -61,7 +61,9 @@ MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
 MOST_NOTES = 5  # of one kind on a student
-MOODLE = re.compile(r"(?P<student>[^/]+?)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
+# The last mark of Moodle's ends the student's name, which students may choose, as they may the name of a file
+MARK = "_assignsubmission_"
+MOODLE = re.compile(rf"(?P<student>[^/]+){MARK}[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
 _UPLOADED = r"_(?:(?P<upload>\d{1,20})_(?P<file>[^/]+)|(?P<typed>text\.html|link\.html))"
 CANVAS = re.compile(r"(?P<name>[^/]+?)(?P<late>_LATE)?(?P<user>_\d{1,20})" + _UPLOADED, re.DOTALL)
 CANVAS_ANONYMOUS = re.compile(r"(?P<late>LATE_)?(?P<name>anon)(?P<user>_[^\W_]+)" + _UPLOADED, re.DOTALL)
@@ -182,7 +184,7 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
         raise GradingError(f"{path}: cannot be read: {error.strerror}; look at its permissions") from None
     except _Unusable as error:
         raise GradingError(f"{path}: {error}; give a zip as the LMS made it, a folder, or a notebook") from None
-    return [file for file in found if not _is_ignored(file.path)]
+    return found
 
 
 def _files_of_folder(folder: Path) -> Iterator[_File]:
@@ -311,12 +313,22 @@ def _is_ignored(path):
 
 def _by_student(files: list[_File], lab: str, labs: set[str]) -> dict[str, list[_HandedIn]]:
     """Return the files of each student, by the student's name as the zip or the folder has it."""
-    students = {}
-    top = _common_folder([file.path for file in files], labs)
+    students, hidden = {}, {}
+    seen = [file.path for file in files if not _is_ignored(file.path)]
+    top = _common_folder(seen or [file.path for file in files], labs)
     for file in files:
-        student, handed_in = _assigned(file, file.path.removeprefix(top), lab)
-        students.setdefault(unicodedata.normalize("NFC", student), []).append(handed_in)
-    return students
+        path = file.path.removeprefix(top)
+        student, handed_in = _assigned(file, path, lab)
+        if not _is_ignored(handed_in.name if handed_in.by_lms else path):
+            students.setdefault(student, []).append(handed_in)
+        elif path.lower().endswith((".ipynb", ".zip")) and (handed_in.by_lms or not _is_ignored(student)):
+            refused = replace(file, problem="it is a file that a program keeps for itself")
+            hidden.setdefault(student, []).append(replace(handed_in, file=refused))
+    students = hidden | students
+    # Of two spellings in one archive each is a person's; of two archives both may be the same person's
+    spellings = Counter(unicodedata.normalize("NFC", student) for student in students)
+    names = {student: unicodedata.normalize("NFC", student) for student in students}
+    return {names[one] if spellings[names[one]] == 1 else one: some for one, some in students.items()}
 
 
 def _common_folder(paths, labs):
@@ -328,11 +340,11 @@ def _common_folder(paths, labs):
     top = ""
     for _ in range(MAX_DEPTH):
         parts = [path.removeprefix(top).split("/", 2) for path in paths]
-        if len({part[0] for part in parts}) != 1 or "_assignsubmission_" in parts[0][0] or min(map(len, parts)) < 2:
+        if len({part[0] for part in parts}) != 1 or MARK in parts[0][0] or min(map(len, parts)) < 2:
             return ""
         top += f"{parts[0][0]}/"
         inside = {part[1] for part in parts if len(part) > 2 or part[1].lower().endswith((".ipynb", ".zip"))}
-        if any("_assignsubmission_" in name or (not _is_long(name) and CANVAS.fullmatch(name)) for name in inside):
+        if any(MARK in name or (not _is_long(name) and CANVAS.fullmatch(name)) for name in inside):
             return top
         if len(inside) > 1:
             named = {part[1] for part in parts if part[-1].lower().endswith((".ipynb", ".zip"))}
@@ -384,12 +396,15 @@ def identifier(name: str) -> str:
     GradingError
         If nothing would be left of it, or if it is too long.
     """
+    name = unicodedata.normalize("NFC", name)
     if "/" in name:
         raise GradingError(f"{shown(name)} is a path, not the name of a student")
     if not is_text(name):
         raise GradingError(f"{shown(name)} is not text in UTF-8: give the student another name")
     if _is_long(name):
         raise GradingError(f"{shown(name)} is longer than {MAX_NAME_BYTES} bytes: give it a shorter name")
+    if MARK in name:
+        raise GradingError(f"{shown(name)} holds a mark of Moodle's twice, and nobody can tell whose it is: rename it")
     signs = [sign if unicodedata.category(sign)[0] in "LMN" or sign in "_.@" else "-" for sign in name]
     safe = re.sub("-+", "-", "".join(signs)).strip("-.")
     if not safe:

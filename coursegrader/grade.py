@@ -416,8 +416,11 @@ class Recorder:
                 self.waiting.clear()
                 raise cause from None
             self.look()
-            for earlier in self.waiting:
-                self.enter(earlier)
+            # Whoever was late is committed at once, and with them all who wait then
+            earlier, self.waiting = self.waiting, []
+            for one in earlier:
+                self.enter(one)
+                self.waiting.append(one)
             raise
         self.waiting.append(entry)
         if len(self.waiting) >= 20:

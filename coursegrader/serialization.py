@@ -12,6 +12,7 @@ import contextlib
 import json
 import re
 import struct
+import sys
 from collections import deque
 from decimal import Decimal
 from fractions import Fraction
@@ -33,7 +34,7 @@ MAX_LENGTH = 20 * MAX_ITEMS  # of what needs no memory for its items, such as a 
 _NUMPY_KINDS = "biufcUSmM"
 _DTYPES = {"string", "str", "boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
 _DTYPES |= {"Float32", "Float64"}
-_DTYPE = re.compile(r"[<>|=]?[biufcUSmM]\d{0,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
+_DTYPE = re.compile(r"[<>|=]?[biufcUSmM]\d{0,9}(\[([1-9]\d{0,8})?[a-zA-Z]{1,2}\])?")
 _PANDAS = (pd.DataFrame, pd.Series, pd.RangeIndex, pd.MultiIndex, pd.Interval, type(pd.NA), type(pd.NaT))
 PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, range)
 PLAIN = (*PLAIN, np.ndarray, np.generic, pd.Index, pd.api.extensions.ExtensionArray, *_PANDAS)
@@ -366,7 +367,12 @@ class _Reader:
         if dtype.kind == "b":
             # Other bytes than 0 and 1 would be true in more than one way
             return (np.frombuffer(self._blob(tree), dtype=np.uint8) != 0).reshape(shape)
-        return np.frombuffer(self._blob(tree), dtype=dtype).reshape(shape).copy()
+        values = np.frombuffer(self._blob(tree), dtype=dtype)
+        if dtype.kind == "U" and values.size:
+            numbers = values.view(np.dtype("u4").newbyteorder(dtype.byteorder))
+            if numbers.max(initial=0) > sys.maxunicode:
+                raise Malformed("a text with a character that there is not")
+        return values.reshape(shape).copy()
 
     def read_objects(self, tree):
         shape = self._shape(tree)

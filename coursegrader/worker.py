@@ -215,17 +215,20 @@ class Program:
         More of its environment.
     allowed : Limits
         What a submission may take.
+    share : float
+        The part of its memory that this program may hold.
     """
 
-    def __init__(self, name: str, sandbox: bool, settings: dict[str, str], allowed: Limits):
-        self.group, self.allowed = limits.Group(allowed), allowed
+    def __init__(self, name: str, sandbox: bool, settings: dict[str, str], allowed: Limits, share: float):
+        self.allowed = dataclasses.replace(allowed, memory=share * allowed.memory)
+        self.group = limits.Group(self.allowed)
         self.control, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", PROGRAM.format(name), str(theirs.fileno())]
             command.append(json.dumps(dataclasses.asdict(allowed)))
             if sandbox:
-                scope = () if self.group.holds_memory() else limits.scope(allowed.memory_bytes, int(allowed.processes))
-                command = [*scope, *in_bubblewrap(command, settings)]
+                words = limits.scope(self.allowed.memory_bytes, int(allowed.processes))
+                command = [*(() if self.group.holds_memory() else words), *in_bubblewrap(command, settings)]
             else:
                 command.append("--no-sandbox")
             self.process = subprocess.Popen(
@@ -290,8 +293,11 @@ class Server:
         if self.sandbox and (lack := missing()):
             raise GradingError(lack)
         # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
-        settings = {"student_runner": {"PYTHONHASHSEED": "0"}, "test_runner": {}}
-        self.programs = [Program(name, self.sandbox, more, self.limits) for name, more in settings.items()]
+        self.programs = [
+            Program("student_runner", self.sandbox, {"PYTHONHASHSEED": "0"}, self.limits, share=1),
+            # Its memory counts apart, and students' code may fill it with what it hands to a test
+            Program("test_runner", self.sandbox, {}, self.limits, share=0.5),
+        ]
         for program in self.programs:
             program.wait()
 

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from datetime import datetime
 from functools import partial
 
 import nbformat
@@ -19,6 +20,7 @@ import pytest
 
 from course import Lab, make_course
 from coursegrader import grade
+from coursegrader.labs import nbgrader_config
 from coursegrader.submissions import by_date
 from mlcourse.cli import main
 from paths import ROOT
@@ -317,6 +319,31 @@ def test_an_error_that_nobody_thought_of_is_written_down_and_the_others_are_grad
     assert f"grade {LAB}: ben" in log and "Traceback" in log and "in fail" in log
     code, said = room.grade()
     assert (code, room.points()) == (0, dict.fromkeys(["ada", "ben", "zoe"], full))
+
+
+def test_a_gradebook_that_fails_with_one_student_keeps_all_who_wait_although_one_of_them_is_late(
+    room, full, monkeypatch
+):
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        gradebook.find_assignment(LAB).duedate = datetime(2026, 3, 1)
+        gradebook.db.commit()
+    for student in ("ada", "ben", "cleo", "zoe"):
+        room.hand_in(student, timestamp=b"2026-03-02 10:00:00 UTC" if student == "ada" else b"2026-02-02 10:00:00 UTC")
+    enter = grade.Recorder.enter
+
+    def fail(self, entry):
+        if entry.student == "zoe":
+            raise RuntimeError("refused")
+        enter(self, entry)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grade.Recorder, "enter", fail)
+        room.grade()
+    everybody = dict.fromkeys(["ada", "ben", "cleo"], full)
+    assert room.points() == everybody
+    code, said = room.grade()
+    assert (code, room.points()) == (0, everybody | {"zoe": full})
+    assert "Graded 1 submissions" in said and "3 had not changed" in said
 
 
 def test_a_gradebook_that_refuses_one_student_keeps_those_before_and_after(room, full, monkeypatch):

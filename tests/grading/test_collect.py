@@ -309,6 +309,42 @@ def test_one_student_with_an_accent_written_in_two_ways_is_one(tmp_path, root, r
     assert set(run(*files)) == {"Zoé"}
 
 
+def test_two_students_whose_names_differ_in_the_spelling_of_an_accent_alone_are_both_named(tmp_path, root, run):
+    names = [unicodedata.normalize(form, "Zoé") for form in ("NFC", "NFD")]
+    result = run(zipped(tmp_path / "a.zip", {f"{name}/{LAB}.ipynb": notebook(name) for name in [*names, "bo"]}))
+    assert [name for name, one in result.items() if one.path] == ["bo"]
+    assert all("would both be" in said(result[name]) for name in names)
+
+
+@pytest.mark.parametrize("end", ["_/", "_"])
+def test_a_name_with_the_mark_of_moodle_in_it_takes_nobody_else_s_place(tmp_path, root, run, end):
+    mine, mark = notebook("Bob's"), "_assignsubmission_file"
+    entries = {f"Bob_1{mark}{end}{LAB}.ipynb": mine, f"Bob_1{mark}_x_2{mark}{end}{LAB}.ipynb": notebook("Eve's")}
+    result = run(zipped(tmp_path / "a.zip", entries))
+    assert submitted(root) == {f"Bob_1/{LAB}/{LAB}.ipynb": mine}
+    assert "nobody can tell whose it is" in said(result[f"Bob_1{mark}_x_2"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "student"),
+    [
+        (f"Bob_1_assignsubmission_file_/.{LAB}.ipynb", "Bob_1"),
+        (f"class/bob/.ipynb_checkpoints/{LAB}-checkpoint.ipynb", "bob"),
+    ],
+)
+def test_whoever_handed_in_only_what_a_program_keeps_is_named(tmp_path, root, run, entry, student):
+    folder = entry.split("/.")[0]
+    others = [folder.replace("Bob_1", name).replace("bob", name) for name in ("ada", "eve")]
+    result = run(zipped(tmp_path / "a.zip", {entry: notebook()} | {f"{one}/{LAB}.ipynb": notebook() for one in others}))
+    assert len(result) == 3 and "a file that a program keeps for itself" in said(result[student])
+    assert result[student].path is None
+
+
+def test_a_name_that_begins_with_a_dot_is_that_of_a_student(tmp_path, root, run):
+    entries = {f"{name}_assignsubmission_file_/{LAB}.ipynb": notebook() for name in (".Bob_1", "Ada_2")}
+    assert set(run(zipped(tmp_path / "a.zip", entries))) == {"Bob_1", "Ada_2"}
+
+
 def test_a_file_that_names_no_student_is_listed_and_the_others_are_collected(tmp_path, root, run):
     entries = {f"{LAB}.ipynb": notebook(), "ada.ipynb": notebook(), "x" * 130 + ".ipynb": notebook()}
     result = run(zipped(tmp_path / "a.zip", entries))

@@ -119,7 +119,7 @@ TESTS = {
         X = np.arange(8.0).reshape(-1, 1)
         model = clone(fit_model(X, 5 * X[:, 0] + 1))
         checks.array(model.fit(X, 4 * X[:, 0] + 1).predict(X[:3]), [1, 5, 9], "the predictions of a copy")
-        scores = cross_val_score(fit_model(X, X[:, 0]), X, 2 * X[:, 0] + 1, cv=2, error_score="raise")
+        scores = cross_val_score(fit_model(X, X[:, 0]), X, 2 * X[:, 0] + 1, cv=2, scoring="r2", error_score="raise")
         checks.array(scores, [1, 1], "the scores of copies")""",
     # Three that ask their own things only after the call
     "residuals": """

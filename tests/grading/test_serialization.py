@@ -232,6 +232,28 @@ def test_a_message_that_would_grow_when_it_is_read_is_refused_before_it_does(nam
     assert middle - begin < 10 * (time.process_time() - middle) + 0.5
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        {"t": "array", "d": "<U2", "s": [1], "b": 0},
+        {"t": "array", "d": ">U2", "s": [1], "b": 0},
+        {"t": "array", "d": "<M8[0s]", "s": [1], "b": 0},
+    ],
+    ids=lambda array: array["d"],
+)
+def test_an_array_of_what_python_or_numpy_cannot_hold_is_refused(array):
+    with pytest.raises(Malformed):
+        loaded(as_message(array, [b"\xff" * 8]))
+
+
+@pytest.mark.parametrize("dtype", ["<U2", ">U2", "<M8[D]", "<M8[10s]"])
+def test_texts_and_dates_of_either_order_of_bytes_come_as_they_were(dtype):
+    texts = ["2020-01-01", "2020-01-02"] if "M" in dtype else ["\U0010ffffé", "x"]
+    array = np.array(texts, dtype=dtype)
+    tree = {"t": "array", "d": dtype, "s": [2], "b": 0}
+    assert np.array_equal(loaded(as_message(tree, [array.tobytes()])), array)
+
+
 # Outside, a proxy takes the place of what stayed behind
 
 

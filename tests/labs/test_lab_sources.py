@@ -58,6 +58,18 @@ def test_an_exercise_is_graded_by_several_cells_that_show_the_contract_and_draw_
         assert any(HIDDEN.search(test) for test in tests), f"nothing draws other data: {exercise[:200]}"
 
 
+SCORED = {"cross_val_score", "cross_validate", "permutation_importance", "GridSearchCV", "learning_curve"}
+
+
+def test_a_test_cell_believes_no_score_that_a_model_of_a_student_gives_itself(lab):
+    """With ``scoring``, scikit-learn computes it from predictions."""
+    for cell in lab.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
+            for node in ast.walk(ast.parse(cell.source)):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in SCORED:
+                    assert any(one.arg == "scoring" for one in node.keywords), f"{grade_id(cell)}: {ast.unparse(node)}"
+
+
 def test_what_a_student_writes_has_a_docstring(lab):
     for cell in lab.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
