@@ -18,10 +18,10 @@ from pathlib import Path
 
 import nbformat
 import nbgrader.api
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, parse_utc
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, OperationalError, SQLAlchemyError
 
 from coursegrader import GradingError
 from coursegrader.collect import identifier
@@ -38,6 +38,7 @@ from coursegrader.labs import nbgrader_config
 from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
 from coursegrader.result_cache import ResultCache, cells_of, environment_fingerprint, write_outputs
+from coursegrader.scores import Autograded, automatic_points, read_autograded
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
     MAX_BYTES,
@@ -170,11 +171,13 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             """Let the others go on, whatever happens with one student, unless nothing can be written any more."""
             try:
                 yield
-            except (CannotWrite, OperationalError):
+            except CannotWrite:
                 raise
             except GradingError as error:
                 summary.missed[student] = f"Not graded: {error}."
             except Exception as error:
+                if is_of_gradebook(error):
+                    raise
                 summary.missed[student] = f"Not graded: {unexpected(error, f'grade {lab}: {student}', root)}."
 
         def collect(most):
@@ -194,7 +197,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                     # It renames a file, which is part of the mark
                     check_timestamp(root / "submitted" / student / lab)
                     mark = graded.mark(lab, student, root, secret, draw)
-                    if graded.get(student) == mark and record.has(student) and not again:
+                    if graded.holds(student, mark, record.automatic.get(student)) and record.has(student) and not again:
                         summary.unchanged += 1
                     else:
                         prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
@@ -288,10 +291,20 @@ def gradebook_of(config) -> Iterator[Gradebook]:
     try:
         with gradebook:
             yield gradebook
-    except OperationalError as error:
+    except DatabaseError as error:
         if LOCKED in str(error.orig):
             raise CannotWrite(IN_USE) from None
+        if not isinstance(error, OperationalError) and is_of_gradebook(error):
+            raise GradingError(
+                f"the gradebook is damaged ({error.orig}): put back a copy of it, then grade every lab again; what was "
+                "run is not run twice"
+            ) from None
         raise CannotWrite(f"the gradebook cannot be read or written ({error.orig}): {MAKE_ROOM}") from None
+
+
+def is_of_gradebook(error: Exception) -> bool:
+    """Return whether the cause of an error is the gradebook as a whole, and not what one student handed in."""
+    return isinstance(error, DatabaseError) and not isinstance(error, (DataError, IntegrityError))
 
 
 def _not_of_nbgrader(record):
@@ -307,7 +320,8 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     submission = read_submission(path or folder / f"{lab}.ipynb", source, released)
     notebook, refused = submission.notebook, submission.refused
     repairs = [*notes, *repairs, *submission.repairs]
-    notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": refused, "draw": mark["draw"]})
+    met = {"draw": mark["draw"], "handed_in": mark["handed_in"]}
+    notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": refused, **met})
     notes += [f"Refused: {refused}"] if refused else []
     with contextlib.suppress(OSError):
         timestamp = (folder / "timestamp.txt").read_text("utf-8")
@@ -331,6 +345,7 @@ class Index:
     """Which submissions have been graded, by marks: what their grading depends on.
 
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
+    Beside it stand the points that the gradebook was told, since somebody may bring back an older gradebook.
 
     Parameters
     ----------
@@ -346,24 +361,26 @@ class Index:
         self.path, self.entries = path, {}
         # Not read from the file, which may be another one by the time that a submission is reached
         self.lab = hashlib.sha256(f"{nbformat.writes(source)} {limits}".encode()).hexdigest()
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            self.entries = dict(json.loads(path.read_text(encoding="utf-8")))
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            self.entries = {name: dict(entry) for name, entry in json.loads(path.read_text(encoding="utf-8")).items()}
 
     def mark(self, lab, student, root, secret, draw):
         """Return the mark of a submission as it is now."""
         handed_in = fingerprint(by_date(sorted((root / "submitted" / student / lab).glob("*"))))
-        before = self.get(student)
         if draw is None:
-            same = isinstance(before, dict) and before.get("handed_in") == handed_in
+            # Without the index the notebook that was graded says which draw it met
+            before = self.entries.get(student) or vars(read_autograded(lab, student, root) or Autograded())
+            same = before.get("handed_in") == handed_in and before.get("draw")
             draw = before["draw"] if same else secret.draw(lab)
         rest = f"{environment_fingerprint()} {self.lab} {secret.words(lab, draw)}"
         return {"handed_in": handed_in, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
 
-    def get(self, student):
-        return self.entries.get(student)
+    def holds(self, student, mark, automatic):
+        """Return whether a submission was graded with this mark, and the gradebook has the points that it got."""
+        return automatic is not None and self.entries.get(student) == {**mark, "points": automatic}
 
-    def __setitem__(self, student, mark):
-        self.entries[student] = mark
+    def __setitem__(self, student, entry):
+        self.entries[student] = {**entry.mark, "points": entry.scores}
 
     def write(self):
         write_whole(self.path, json.dumps(self.entries))
@@ -380,7 +397,10 @@ class Recorder:
         # We are the only writer: do not expire objects on commit, and keep the cells of the lab, of which the session
         # holds no more than is referenced elsewhere
         gradebook.db().expire_on_commit = False
-        self.notebook = gradebook.find_notebook(lab, lab)
+        try:
+            self.notebook = gradebook.find_notebook(lab, lab)
+        except MissingEntry:
+            raise GradingError(f"the gradebook has no lab {lab}: type mlcourse release {lab}") from None
         self.cells = [*self.notebook.grade_cells, *self.notebook.solution_cells, *self.notebook.task_cells]
         self.checksums = {cell.name: cell.checksum for cell in self.notebook.source_cells}
         self.waiting = []
@@ -390,6 +410,7 @@ class Recorder:
         """Read who is in the gradebook."""
         self.students = {student.id for student in self.gradebook.students}
         self.submitted = {one.student_id for one in self.gradebook.find_assignment(self.lab).submissions}
+        self.automatic = automatic_points(self.lab, self.gradebook)
 
     def has(self, student):
         return student in self.submitted and self.path(student).exists()
@@ -411,8 +432,8 @@ class Recorder:
         except Exception as error:
             # What is not committed yet is lost, also of those who came before
             self.gradebook.db.rollback()
-            cause = error if isinstance(error, OperationalError) else error.__context__
-            if isinstance(cause, OperationalError):
+            cause = error if is_of_gradebook(error) else error.__context__
+            if is_of_gradebook(cause):
                 self.waiting.clear()
                 raise cause from None
             self.look()
@@ -452,8 +473,9 @@ class Recorder:
     def commit(self):
         self.gradebook.db.commit()
         for entry in self.waiting:
-            self.index[entry.student] = entry.mark
+            self.index[entry.student] = entry
         self.waiting.clear()
+        self.index.write()
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Read the marks of a lab from nbgrader's gradebook, and what else there is to know from the autograded notebooks."""
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,13 +28,16 @@ class Autograded:
     """What an autograded notebook says beside the marks; every part may be missing.
 
     `hints` holds the sentence of every test cell that raised, `code` the source of every solution cell, both by
-    grade_id. `seconds` is the time that grading took.
+    grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` the hash
+    of the files that were graded.
     """
 
     seconds: float | None = None
     repairs: list[str] = field(default_factory=list)
     refused: str | None = None
     stopped: str | None = None
+    draw: int | None = None
+    handed_in: str | None = None
     hints: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
 
@@ -88,6 +92,14 @@ def read_scores(lab: str, gradebook: Gradebook) -> pd.DataFrame:
     return marks.astype({"max_score": float, "automatic": float, "score": float, "waiting": bool})
 
 
+def automatic_points(lab: str, gradebook: Gradebook) -> dict[str, dict[str, float | None]]:
+    """Return the points that the grader gave to each student, by student and grade_id; None where a person marks."""
+    points = {}
+    for one in read_scores(lab, gradebook).itertuples():
+        points.setdefault(one.student, {})[one.grade_id] = None if math.isnan(one.automatic) else one.automatic
+    return points
+
+
 def _cells_of(gradebook, assignment, column, kind):
     return (
         gradebook.db.query(column)
@@ -117,6 +129,8 @@ def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
         repairs=[one_line(repair) for repair in _sequence(known.get("repairs")) if isinstance(repair, str)],
         refused=_text(known.get("refused")),
         stopped=_text(known.get("stopped")),
+        draw=known["draw"] if type(known.get("draw")) is int else None,
+        handed_in=_text(known.get("handed_in")),
     )
     for cell in map(_mapping, notebook["cells"]):
         grader = _mapping(_mapping(cell.get("metadata")).get("nbgrader"))

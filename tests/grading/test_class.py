@@ -367,6 +367,55 @@ def test_a_gradebook_that_refuses_one_student_keeps_those_before_and_after(room,
     assert "Graded 1 submissions" in said
 
 
+def test_a_gradebook_that_is_brought_back_gets_what_it_does_not_know(room, full):
+    folder = room.hand_in("ada")
+    honest = room.honest
+    nbformat.write(nbformat.from_dict({**honest, "cells": []}), folder / FILE)
+    room.hand_in("ben")
+    room.grade()
+    before = (room.root / "gradebook.db").read_bytes()
+    nbformat.write(honest, folder / FILE)
+    room.grade()
+    assert room.points() == {"ada": full, "ben": full}
+    (room.root / "gradebook.db").write_bytes(before)
+    assert room.points() == {"ada": 0, "ben": full}
+    code, said = room.grade()
+    assert (code, room.points()) == (0, {"ada": full, "ben": full})
+    assert "Graded 1 submissions" in said and "1 had not changed" in said
+
+
+def test_a_submission_keeps_its_draw_although_what_was_built_is_deleted(room):
+    folder = room.hand_in("ada")
+    room.grade()
+    room.type("feedback", LAB)
+    shutil.rmtree(room.root / "_build")
+    room.grade()
+    graded = room.root / "autograded" / "ada" / LAB / FILE
+    assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 1
+    shutil.rmtree(room.root / "_build")
+    (folder / FILE).write_text((folder / FILE).read_text() + "\n")
+    room.grade()
+    assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 2
+
+
+@pytest.mark.parametrize("command", [("grade", LAB), ("report", LAB), ("export",)], ids=lambda words: words[0])
+def test_a_damaged_gradebook_is_named_in_one_sentence(room, command):
+    room.hand_in("ada")
+    room.grade()
+    path = room.root / "gradebook.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\x5a" * (len(whole) - 4096))
+    code, said = room.type(*command)
+    assert code == 1 and "gradebook" in said.splitlines()[-1] and "Traceback" not in said
+
+
+def test_a_gradebook_without_the_lab_is_told_how_to_get_it(room):
+    room.hand_in("ada")
+    (room.root / "gradebook.db").write_bytes(b"")
+    code, said = room.grade()
+    assert code == 1 and f"the gradebook has no lab {LAB}: type mlcourse release {LAB}" in said
+
+
 # A full disk
 
 
