@@ -28,7 +28,7 @@ class Autograded:
     """What an autograded notebook says beside the marks; every part may be missing.
 
     `hints` holds the sentence of every test cell that raised, `code` the source of every solution cell, both by
-    grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` the hash
+    grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` a hash
     of the files that were graded.
     """
 
