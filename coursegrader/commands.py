@@ -195,21 +195,27 @@ def regrade(options):
         with gradebook_of(config) as gradebook:
             before = snapshot(known(options), gradebook, options.root)
         labs.release(options.root, options.lab)
-        status = grade(options)
-    with gradebook_of(config) as gradebook:
-        print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
-    return status
+        try:
+            return grade(options)
+        finally:
+            # Also of a grading that was stopped: the next one begins with what this one has done
+            with gradebook_of(config) as gradebook:
+                print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
 
 
 def report(options):
-    """Write the page about a class."""
+    """Write the page about a class, and return 1 if something could not be read for it."""
     from coursegrader.grade import gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.report import write_report
 
+    told = []
     with gradebook_of(nbgrader_config(options.root)) as gradebook:
-        path = write_report(known(options), options.root, gradebook, lambda sentence: print(sentence, file=sys.stderr))
+        path = write_report(known(options), options.root, gradebook, told.append)
+    for sentence in told:
+        print(sentence, file=sys.stderr)
     print(f"Written: {path}")
+    return 1 if told else 0
 
 
 def feedback(options):
@@ -217,15 +223,20 @@ def feedback(options):
     from nbgrader.apps.api import NbGraderAPI
 
     from coursegrader.files import NO_ROOM, written_down
-    from coursegrader.grade import IN_USE, LOCKED
+    from coursegrader.grade import IN_USE, LOCKED, gradebook_of
     from coursegrader.labs import nbgrader_config
+    from coursegrader.scores import automatic_points
     from coursegrader.submissions import shown
 
     root, lab = options.root, known(options)
-    result = NbGraderAPI(config=nbgrader_config(root)).generate_feedback(lab, force=True)
-    graded = sorted(path.parent.parent.name for path in root.glob(f"autograded/*/{lab}/{lab}.ipynb"))
-    # nbgrader leaves no page of the student with whom it fails
-    missed = [student for student in graded if not (root / "feedback" / student / lab / f"{lab}.html").exists()]
+    config = nbgrader_config(root)
+    result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
+    with gradebook_of(config) as gradebook:
+        graded = sorted(automatic_points(lab, gradebook))
+    # nbgrader leaves no page of the student with whom it fails, and an old one of a student without a notebook
+    pages = {student: root / "feedback" / student / lab / f"{lab}.html" for student in graded}
+    notebooks = {student: f"autograded/{student}/{lab}/{lab}.ipynb" for student in graded}
+    missed = [one for one in graded if not (pages[one].exists() and (root / notebooks[one]).exists())]
     if not result["success"]:
         if full := [error for error in map(os.strerror, NO_ROOM) if error in result["log"]]:
             raise GradingError(f"the feedback cannot be written ({full[0]}): make room on the disk and type this again")
@@ -235,8 +246,7 @@ def feedback(options):
             more = written_down(result["log"], f"feedback {lab}", root)
             raise GradingError(f"nbgrader could not write the feedback; {more}")
     for student in missed:
-        notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
-        print(f"{shown(student)}: no feedback from {shown(notebook)}; delete it and type `mlcourse grade {lab}`.")
+        print(f"{shown(student)}: no feedback from {shown(notebooks[student])}; type `mlcourse grade {lab}`.")
     print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
     if missed:
         more = written_down(result["log"], f"feedback {lab}", root)

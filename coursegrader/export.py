@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,6 +182,8 @@ def _canvas_name(student: Student):
 def _cell(value):
     """Return a value as it stands in the file: no text may be a formula to a spreadsheet, numbers stay numbers."""
     if isinstance(value, str):
+        # Many spreadsheets take a semicolon for the end of a cell
+        value = re.sub(r"(?<=.)([;\t]\s*)(?=[=+@＝＋－＠-])", r"\1'", value)
         return f"'{value}" if value.startswith(FORMULA) else value
     return "" if value is None else _number(value)
 

@@ -2,9 +2,7 @@
 
 import concurrent.futures
 import contextlib
-import hashlib
 import itertools
-import json
 import logging
 import os
 import queue
@@ -30,19 +28,16 @@ from coursegrader.files import (
     CannotWrite,
     kind_of,
     one_at_a_time,
-    read_ordinary,
     unexpected,
     write_whole,
 )
 from coursegrader.labs import nbgrader_config
 from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
-from coursegrader.result_cache import ResultCache, cells_of, environment_fingerprint, write_outputs
-from coursegrader.scores import Autograded, automatic_points, read_autograded
+from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
+from coursegrader.scores import automatic_points, read_autograded
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
-    MAX_BYTES,
-    by_date,
     check_timestamp,
     find_notebook,
     instructor_notebook,
@@ -148,7 +143,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     released = release_of(source)
     students, summary.missed = students_of(lab, root)
     everybody = len(students) + len(summary.missed)
-    graded = Index(root / "_build" / "graded" / f"{lab}.json", source, limits)
+    graded = Index(root, lab, source, limits)
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
@@ -196,7 +191,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                 with trying(student):
                     # It renames a file, which is part of the mark
                     check_timestamp(root / "submitted" / student / lab)
-                    mark = graded.mark(lab, student, root, secret, draw)
+                    mark = graded.mark(student, secret, draw)
                     if graded.holds(student, mark, record.automatic.get(student)) and record.has(student) and not again:
                         summary.unchanged += 1
                     else:
@@ -329,63 +324,6 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     return Prepared(student, notebook, cells_of(notebook, source), mark, words, None, notes)
 
 
-def fingerprint(paths) -> str:
-    """Return a hash of the names and contents of files, in the order in which they are given."""
-    digest = hashlib.sha256()
-    for path in paths:
-        kind = kind_of(path)
-        content = None if kind else read_ordinary(path, MAX_BYTES)
-        name = path.name.encode("utf-8", "surrogateescape")
-        what = f"{kind} {path.lstat().st_size}".encode() if content is None else content
-        digest.update(f"{len(name)} {len(what)} {content is None} ".encode() + name + what)
-    return digest.hexdigest()
-
-
-class Index:
-    """Which submissions have been graded, by marks: what their grading depends on.
-
-    A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
-    Beside it stand the points that the gradebook was told, since somebody may bring back an older gradebook.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    source : nbformat.NotebookNode
-        The instructor's notebook that the submissions are graded with.
-    limits : Limits
-        What a submission may take.
-    """
-
-    def __init__(self, path, source, limits):
-        self.path, self.entries = path, {}
-        # Not read from the file, which may be another one by the time that a submission is reached
-        self.lab = hashlib.sha256(f"{nbformat.writes(source)} {limits}".encode()).hexdigest()
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            self.entries = {name: dict(entry) for name, entry in json.loads(path.read_text(encoding="utf-8")).items()}
-
-    def mark(self, lab, student, root, secret, draw):
-        """Return the mark of a submission as it is now."""
-        handed_in = fingerprint(by_date(sorted((root / "submitted" / student / lab).glob("*"))))
-        if draw is None:
-            # Without the index the notebook that was graded says which draw it met
-            before = self.entries.get(student) or vars(read_autograded(lab, student, root) or Autograded())
-            same = before.get("handed_in") == handed_in and before.get("draw")
-            draw = before["draw"] if same else secret.draw(lab)
-        rest = f"{environment_fingerprint()} {self.lab} {secret.words(lab, draw)}"
-        return {"handed_in": handed_in, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
-
-    def holds(self, student, mark, automatic):
-        """Return whether a submission was graded with this mark, and the gradebook has the points that it got."""
-        return automatic is not None and self.entries.get(student) == {**mark, "points": automatic}
-
-    def __setitem__(self, student, entry):
-        self.entries[student] = {**entry.mark, "points": entry.scores}
-
-    def write(self):
-        write_whole(self.path, json.dumps(self.entries))
-
-
 class Recorder:
     """Write results where nbgrader writes them: to ``autograded/`` and the gradebook; and then the marks to the index.
 
@@ -413,7 +351,7 @@ class Recorder:
         self.automatic = automatic_points(self.lab, self.gradebook)
 
     def has(self, student):
-        return student in self.submitted and self.path(student).exists()
+        return student in self.submitted and read_autograded(self.lab, student, self.root) is not None
 
     def path(self, student):
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"

@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
 from coursegrader.protocol import NOTEBOOK_OUTPUTS, Limits
-from coursegrader.result_cache import ResultCache, cells_of, write_outputs
+from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
 from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
 from coursegrader.worker import Worker
@@ -45,15 +45,16 @@ class GradeInSandbox(NbGraderPreprocessor):
     def preprocess(self, nb, resources):
         root, limits = Path(self.coursedir_root), Limits(**self.limits)
         worker = the_worker(self.sandbox, dataclasses.astuple(limits))
-        lab, secret = resources["nbgrader"]["assignment"], secret_of(self.config)
-        cells = cells_of(nb, instructor_notebook(root, lab))
-        draw = secret.draw(lab)
-        words, results = secret.words(lab, draw), ResultCache(root, limits)
+        lab, student = resources["nbgrader"]["assignment"], resources["nbgrader"]["student"]
+        source, secret = instructor_notebook(root, lab), secret_of(self.config)
+        cells = cells_of(nb, source)
+        met = Index(root, lab, source, limits).mark(student, secret)
+        words, results = secret.words(lab, met["draw"]), ResultCache(root, limits)
         result = results.find(cells, words)
         if result is None:
             result = results.store(cells, words, worker.grade(cells, words))
         write_outputs(nb, result)
-        nb.metadata.mlcourse["draw"] = draw
+        nb.metadata.mlcourse |= {"draw": met["draw"], "handed_in": met["handed_in"]}
         return nb, resources
 
     @property

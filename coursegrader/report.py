@@ -86,7 +86,7 @@ def write_report(
     unread = [student for student in students if student not in read]
     for student in unread:
         notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
-        tell(f"{shown(student)}: {shown(notebook)} cannot be read; delete it and type `mlcourse grade {lab}`.")
+        tell(f"{shown(student)}: {shown(notebook)} cannot be read; type `mlcourse grade {lab}`.")
     text = page.render(lab=lab, title=title, n_students=len(students), unread=unread, **content)
     path = root / "reports" / f"{lab}.html"
     write_whole(path, text, errors="replace")

@@ -1,5 +1,6 @@
-"""The results of submissions, stored by what they depend on."""
+"""The results of submissions, stored by what they depend on, and an index of who was graded with what."""
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -9,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nbformat import NotebookNode, from_dict
+from nbformat import NotebookNode, from_dict, writes
 from nbgrader.utils import is_grade, is_solution
 
-from coursegrader.files import write_whole
+from coursegrader.files import kind_of, read_ordinary, write_whole
 from coursegrader.needed_cells import defer, given_cells
 from coursegrader.protocol import Cell, Limits
+from coursegrader.scores import Autograded, read_autograded
+from coursegrader.submissions import MAX_BYTES, by_date
 from coursegrader.worker import ROOT
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
@@ -105,3 +108,64 @@ def environment_fingerprint() -> str:
             if path.is_file():
                 digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def fingerprint(paths) -> str:
+    """Return a hash of the names and contents of files, in the order in which they are given."""
+    digest = hashlib.sha256()
+    for path in paths:
+        kind = kind_of(path)
+        content = None if kind else read_ordinary(path, MAX_BYTES)
+        name = path.name.encode("utf-8", "surrogateescape")
+        what = f"{kind} {path.lstat().st_size}".encode() if content is None else content
+        digest.update(f"{len(name)} {len(what)} {content is None} ".encode() + name + what)
+    return digest.hexdigest()
+
+
+class Index:
+    """Which submissions have been graded, by marks: what their grading depends on.
+
+    A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
+    Beside it stand the points that the gradebook was told, since somebody may bring back an older gradebook.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    lab : str
+        The lab's name.
+    source : nbformat.NotebookNode
+        The instructor's notebook that the submissions are graded with.
+    limits : Limits
+        What a submission may take.
+    """
+
+    def __init__(self, root, lab, source, limits):
+        self.root, self.name, self.entries = root, lab, {}
+        self.path = root / "_build" / "graded" / f"{lab}.json"
+        # Not read from the file, which may be another one by the time that a submission is reached
+        self.lab = hashlib.sha256(f"{writes(source)} {limits}".encode()).hexdigest()
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            self.entries = {student: dict(entry) for student, entry in entries.items()}
+
+    def mark(self, student, secret, draw=None):
+        """Return the mark of a submission as it is now."""
+        handed_in = fingerprint(by_date(sorted((self.root / "submitted" / student / self.name).glob("*"))))
+        if draw is None:
+            # Without the index the notebook that was graded says which draw it met
+            before = self.entries.get(student) or vars(read_autograded(self.name, student, self.root) or Autograded())
+            same = before.get("handed_in") == handed_in and before.get("draw")
+            draw = before["draw"] if same else secret.draw(self.name)
+        rest = f"{environment_fingerprint()} {self.lab} {secret.words(self.name, draw)}"
+        return {"handed_in": handed_in, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
+
+    def holds(self, student, mark, automatic):
+        """Return whether a submission was graded with this mark, and the gradebook has the points that it got."""
+        return automatic is not None and self.entries.get(student) == {**mark, "points": automatic}
+
+    def __setitem__(self, student, entry):
+        self.entries[student] = {**entry.mark, "points": entry.scores}
+
+    def write(self):
+        write_whole(self.path, json.dumps(self.entries))

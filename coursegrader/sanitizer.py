@@ -38,6 +38,7 @@ NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
 SPANNED_CELLS = 2000  # of a table in HTML: the time for one that covers many grows with the square of their number
+MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
@@ -191,6 +192,9 @@ def _picture(parts, attachments, seen):
     data = re.sub(r"\s+", "", source)
     if _is_picture(data):
         return f'<img src="{html.escape(data)}" alt="{alt}">'
+    if MISSING in seen:  # else five characters of a text could make two hundred
+        return f"<em>[{what} is missing.]</em>"
+    seen.add(MISSING)
     return (
         f"<em>[{what} is missing: paste a PNG, JPEG, GIF or WebP picture into the cell itself, so that it is handed in "
         "with the notebook.]</em>"

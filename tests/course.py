@@ -19,7 +19,7 @@ import nbformat
 from nbgrader import api
 from nbgrader.api import Gradebook
 
-from coursegrader.labs import grade_id, grader, release, secret_lines
+from coursegrader.labs import REGIONS, grade_id, grader, release, secret_lines, squeezed
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
@@ -216,6 +216,20 @@ def text_of(path):
     if path.suffix == ".html":
         text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
     return text
+
+
+MARKERS = [f"BEGIN {region}" for region in REGIONS]
+
+
+def leaks(secrets, paths):
+    """Return a sentence for each secret line, and each marker, that a file holds."""
+    found, lines = [], {line: squeezed(line) for line in sorted(secrets)}
+    for path in paths:
+        text = squeezed(text_of(path))
+        # The page for instructors explains the markers
+        markers = {} if path.stem == "for-instructors" else {marker: squeezed(marker) for marker in MARKERS}
+        found += [f"{path.name} holds: {line}" for line, words in (lines | markers).items() if words in text]
+    return found
 
 
 class LiveParts(HTMLParser):

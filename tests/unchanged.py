@@ -14,11 +14,11 @@ import platform
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from paths import COURSES, LABS, ROOT
+
 PASSED = ROOT / "_build" / "passed-tests.json"
 HELPER = ("*.toml", "*.lock", "mlcourse/", "data/")
 SITE = ("book/", "labs/", "solutions/", "coursebook/", "*.yml", "*.bib", "*.md", "*.cff", "LICENSE", "postBuild")
@@ -29,7 +29,7 @@ READS = {
     "tests/book": SITE,
     "tests/labs": (*GRADER, ".gitignore"),
     "tests/grading": GRADER,
-    "tests/browser": (*SITE, *GRADER),
+    "tests/browser": (*SITE, *GRADER, "Makefile"),
     "tests": ("",),
 }
 LEFT_OUT = pytest.StashKey()
@@ -48,23 +48,27 @@ def hash_of(name):
 
 
 def unit_of(nodeid):
-    """Return the file of a test and, of a test of one lab, how the lab's name begins.
+    """Return the file of a test and, of a test of one lab, the labs that it shares a course with.
 
     The tests of a unit share what is slow to make, so they run together or not at all.
     """
     path, _, name = nodeid.partition("::")
-    lab = re.search(r"lab-\d\d", name) if path.startswith("tests/labs/") else None
-    return path, lab and lab[0]
+    found = re.search(r"lab-\d\d", name) if path.startswith("tests/labs/") else None
+    if not found:
+        return path, ()
+    labs = [lab for lab in LABS if lab.startswith(found[0])]
+    course = next((some for some in COURSES if path.endswith("test_labs.py") and {*labs} & {*some}), labs)
+    return path, tuple(course)
 
 
 @functools.cache
 def inputs_of(unit):
     """Return the names of the files that the tests of a unit may read."""
-    path, lab = unit
+    path, labs = unit
     folder = os.path.dirname(path)
     modules = () if path.endswith(".ipynb") else ("tests/*.py", f"{folder}/*.py", *READS[folder])
     names = [name for name in hashes() if any(matches(name, pattern) for pattern in (*HELPER, *modules))]
-    return [name for name in names if not lab or lab in name or not re.search(r"lab-\d\d", name)]
+    return [name for name in names if not labs or any(lab in name for lab in labs) or not re.search(r"lab-\d\d", name)]
 
 
 def matches(name, pattern):

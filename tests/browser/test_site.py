@@ -15,7 +15,9 @@ from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
 from browser import CUT, DISTORTED, SHOW_ALL
-from paths import CHAPTERS, PAGES, ROOT
+from course import leaks
+from coursegrader.labs import read_lab, secret_lines, squeezed
+from paths import CHAPTERS, LABS, PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
 
@@ -95,6 +97,17 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
         for place in places:
             page, anchor = place.split("#")
             assert pages[SITE / "book" / page].find(id=anchor), place
+
+
+def test_nothing_secret_reaches_the_site():
+    chapters = squeezed("\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md")))
+    secrets = set()
+    for name in LABS:
+        notebook = read_lab(ROOT / "solutions" / f"{name}.md")
+        secrets |= secret_lines(notebook, "HIDDEN TESTS") | secret_lines(notebook, "MARK SCHEME")
+        secrets |= {line for line in secret_lines(notebook, "SOLUTION") if squeezed(line) not in chapters}
+    assert len(secrets) > 100 * len(LABS)
+    assert leaks(secrets, [path for path in SITE.rglob("*") if path.is_file()]) == []
 
 
 # --- in a real browser ------------------------------------------------------------------------------------------------

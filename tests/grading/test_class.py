@@ -21,6 +21,7 @@ import pytest
 from course import Lab, make_course
 from coursegrader import grade
 from coursegrader.labs import nbgrader_config
+from coursegrader.result_cache import ResultCache, fingerprint
 from coursegrader.submissions import by_date
 from mlcourse.cli import main
 from paths import ROOT
@@ -260,7 +261,7 @@ def test_what_decides_what_is_graded_is_in_the_mark_of_a_submission(tmp_path):
             path.write_text(text)
             os.utime(path, (date, date))
             paths.append(path)
-        return grade.fingerprint(by_date(paths))
+        return fingerprint(by_date(paths))
 
     assert mark(("a", "b", 1)) != mark(("ab", "", 1)) and mark(("a", "bc", 1)) != mark(("a", "", 1), ("b", "c", 1))
     older, newer = ("a.ipynb", "", 1), ("b.ipynb", "", 2)
@@ -382,6 +383,16 @@ def test_a_gradebook_that_is_brought_back_gets_what_it_does_not_know(room, full)
     code, said = room.grade()
     assert (code, room.points()) == (0, {"ada": full, "ben": full})
     assert "Graded 1 submissions" in said and "1 had not changed" in said
+
+
+def test_the_button_of_the_formgrader_leaves_a_submission_its_draw(room):
+    room.hand_in("ada")
+    room.grade()
+    room.type("feedback", LAB)
+    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
+    subprocess.run(command, cwd=room.root, check=True, capture_output=True)
+    graded = room.root / "autograded" / "ada" / LAB / FILE
+    assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 1
 
 
 def test_a_submission_keeps_its_draw_although_what_was_built_is_deleted(room):
@@ -547,16 +558,63 @@ def test_a_graded_notebook_that_somebody_broke_is_named_and_the_others_get_their
     path = room.root / "autograded" / "ben" / LAB / FILE
     path.write_bytes(content)
     code, said = room.type("feedback", LAB)
-    assert code == 1 and f"autograded/ben/{LAB}/{FILE}; delete it and type `mlcourse grade {LAB}`" in line(said, "ben")
+    assert code == 1 and f"autograded/ben/{LAB}/{FILE}; type `mlcourse grade {LAB}`" in line(said, "ben")
     assert "_build/grading.log says more" in said and "Traceback" not in said
     assert (room.root / "feedback" / "ada" / LAB / f"{LAB}.html").exists()
     code, said = room.type("report", LAB)
-    assert code == 0 and (room.root / "reports" / f"{LAB}.html").exists()
-    assert "cannot be read; delete it" in line(said, "ben")
+    assert code == 1 and (room.root / "reports" / f"{LAB}.html").exists()
+    assert "cannot be read; type `mlcourse grade" in line(said, "ben")
     assert room.type("export", "--unfinished")[0] == 0
     with (room.root / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
         assert [row["Student"] for row in csv.DictReader(file)] == ["ada", "ben"]
-    path.unlink()
     assert room.grade()[0] == room.type("feedback", LAB)[0] == 0
     assert (room.root / "feedback" / "ben" / LAB / f"{LAB}.html").exists()
     assert room.points() == {"ada": full, "ben": full}
+
+
+def test_whoever_has_no_graded_notebook_any_more_gets_it_again_and_is_named_until_then(room, full):
+    for student in ("ada", "ben"):
+        room.hand_in(student)
+    room.grade(), room.type("feedback", LAB)
+    shutil.rmtree(room.root / "autograded" / "ben")
+    code, said = room.type("feedback", LAB)
+    assert code == 1 and "no feedback from" in line(said, "ben")
+    code, said = room.grade()
+    assert code == 0 and "Graded 1 submissions" in said and "1 had not changed" in said
+    assert room.type("feedback", LAB)[0] == 0 and room.points() == {"ada": full, "ben": full}
+
+
+def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, monkeypatch):
+    for student in ("ada", "ben"):
+        room.hand_in(student)
+    room.grade()
+    source = room.root / "solutions" / f"{LAB}.md"
+    text = source.read_text("utf-8")
+    source.write_text(
+        text.replace("grade_id: mean-squared-error-1, points: 1", "grade_id: mean-squared-error-1, points: 2")
+    )
+    assert source.read_text("utf-8") != text
+    stored = ResultCache.find
+
+    def stop_at_the_second(self, *arguments):
+        if room.points()["ada"] > full:
+            raise KeyboardInterrupt
+        return stored(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grade, "WAITING", 0)
+        patch.setattr(grade.Recorder, "__call__", committed(grade.Recorder.__call__))
+        patch.setattr(ResultCache, "find", stop_at_the_second)
+        code, said = room.type("regrade", LAB)
+    assert code != 0 and "ada" in said and "ben" not in said
+    assert "ben" in room.type("regrade", LAB)[1]
+
+
+def committed(record):
+    """Let a record be written at once."""
+
+    def call(self, *arguments):
+        record(self, *arguments)
+        self.commit()
+
+    return call

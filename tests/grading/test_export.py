@@ -90,6 +90,13 @@ def test_no_text_is_a_formula(classroom, style):
     assert cells >= {f"'{name}" for name in names} and cells.isdisjoint(names)
 
 
+@pytest.mark.parametrize("sign", [";", "; ", "\t"])
+def test_no_part_of_a_text_is_a_formula_to_a_spreadsheet_that_separates_by_another_sign(classroom, sign):
+    classroom.add_student("dan", first_name="Dan", last_name=f"x{sign}=1+1{sign}-2", email="-", lms_user_id="-")
+    cells = {cell for row in exported(classroom, "spreadsheet") for cell in row}
+    assert f"x{sign}'=1+1{sign}'-2" in cells and "Dan" in cells
+
+
 def test_a_bonus_below_zero_stays_a_number(classroom):
     grade = classroom.gradebook.find_grade("essay", "lab-02", "lab-02", "ada")
     grade.extra_credit = -0.25

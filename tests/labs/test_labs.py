@@ -16,7 +16,6 @@ from coursegrader.trial import solution_cells
 from paths import COURSES, LABS, ROOT
 
 UNSOLVED = ("is not written yet", "is not defined")
-MARKERS = [f"BEGIN {region}" for region in REGIONS]
 STUDENTS = ["released", "half", "perfect", "noisy", "wrong", "script"]
 
 
@@ -229,31 +228,6 @@ def test_nothing_secret_reaches_a_feedback_page(graded, student):
     own = squeezed("\n".join(cell.source for cell in graded.submitted[student].cells))
     secrets = {line for region in REGIONS for line in graded.secrets(region) if squeezed(line) not in own}
     assert leaks(secrets, [graded.feedback(student)]) == []
-
-
-def test_nothing_secret_reaches_the_site():
-    site = ROOT / "_build" / "html"
-    if not site.is_dir():
-        pytest.fail("the site has not been built: run `make book`")
-    chapters = squeezed("\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md")))
-    secrets = set()
-    for name in LABS:
-        notebook = read_lab(ROOT / "solutions" / f"{name}.md")
-        secrets |= secret_lines(notebook, "HIDDEN TESTS") | secret_lines(notebook, "MARK SCHEME")
-        secrets |= {line for line in secret_lines(notebook, "SOLUTION") if squeezed(line) not in chapters}
-    assert len(secrets) > 100 * len(LABS)
-    assert leaks(secrets, [path for path in site.rglob("*") if path.is_file()]) == []
-
-
-def leaks(secrets, paths):
-    """Return a sentence for each secret line, and each marker, that a file holds."""
-    found, lines = [], {line: squeezed(line) for line in sorted(secrets)}
-    for path in paths:
-        text = squeezed(text_of(path))
-        # The page for instructors explains the markers
-        markers = {} if path.stem == "for-instructors" else {marker: squeezed(marker) for marker in MARKERS}
-        found += [f"{path.name} holds: {line}" for line, words in (lines | markers).items() if words in text]
-    return found
 
 
 # What an author reads who made a mistake
