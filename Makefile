@@ -8,7 +8,7 @@ STUDENT_READY := $(VENV)/ready-for-labs
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
 	--upgrade --quiet
 
-.PHONY: help serve book pdf offline test cold diff-site check-links bench lab labs lock test-versions clean
+.PHONY: help serve book pdf offline test check cold diff-site check-links bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -28,13 +28,20 @@ offline: $(READY)  ## pack the site into _build/book-offline.zip, for readers wi
 
 # One thread per worker: a worker for every core is started already, and more threads only wait for one another
 test: export OMP_NUM_THREADS = 1
-test: $(READY)  ## run every check
+test: $(READY)  ## run every check, but for those that passed before and have nothing new to see
 	@$(COURSE) book build
 	@$(COURSE) release --sources
 	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
-	@$(PYTHON) -m pytest --nbval --nbval-current-env --durations=3 _build/notebooks
+	@$(PYTHON) -m pytest --changed --nbval --nbval-current-env --durations=3 _build/notebooks
 	@echo "Running the labs and all other checks ..."
-	@$(PYTHON) -m pytest --nbval-lax --nbval-current-env --durations=10 source labs tests
+	@$(PYTHON) -m pytest --changed --nbval-lax --nbval-current-env --durations=10 source labs tests
+
+check: export OMP_NUM_THREADS = 1
+check: $(READY)  ## run what is quick, and the chapters and labs that you changed since the last commit
+	@$(COURSE) book build
+	@$(COURSE) release --sources
+	@$(PYTHON) -m pytest --changed --quick --nbval --nbval-current-env _build/notebooks
+	@$(PYTHON) -m pytest --changed --quick --nbval-lax --nbval-current-env source labs tests
 
 check-links: $(READY)  ## ask every address on other hosts that the course names (needs a network)
 	@$(COURSE) book build

@@ -1,4 +1,6 @@
-"""Leave out the tests that passed before with the same inputs: a plug-in of pytest for `make test` and `make check`.
+"""Choose the tests to run: a plug-in of pytest for `make test` and `make check`.
+
+With ``--changed``, those that passed before with the same inputs are left out; with ``--quick``, those that take long.
 
 The inputs of a test are the files of the repository that its folder may read (`READS`), those of a notebook its own
 and what the helper needs. A test of one lab has no other lab among its inputs. `conftest.py` fails a test that reads
@@ -14,6 +16,7 @@ import platform
 import re
 import shutil
 import subprocess
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -32,6 +35,9 @@ READS = {
     "tests/browser": (*SITE, *GRADER, "Makefile"),
     "tests": ("",),
 }
+# Files of tests that take a few seconds, in folders whose others take long
+QUICK = ("test_chapters.py", "test_course_map.py", "test_lab_sources.py", "test_regrade.py", "test_export.py")
+FOLDERS = [folder.removeprefix("tests/") for folder in READS if "/" in folder]
 LEFT_OUT = pytest.StashKey()
 
 
@@ -93,13 +99,35 @@ def passed_before():
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Keep the units that hold a test which has not passed with the present inputs."""
-    passed, units = passed_before(), {}
-    for item in items:
-        units.setdefault(unit_of(item.nodeid), []).append(item.nodeid)
-    done = {unit for unit, names in units.items() if all(passed.get(name) == key_of(unit) for name in names)}
-    config.stash[LEFT_OUT] = sum(len(units[unit]) for unit in done)
-    items[:] = [item for item in items if unit_of(item.nodeid) not in done]
+    """Keep what is quick, or the units that hold a test which has not passed with the present inputs."""
+    if config.getoption("quick"):
+        items[:] = [item for item in items if is_quick(item.nodeid)]
+    if config.getoption("changed"):
+        passed, units = passed_before(), {}
+        for item in items:
+            units.setdefault(unit_of(item.nodeid), []).append(item.nodeid)
+        done = {unit for unit, names in units.items() if all(passed.get(name) == key_of(unit) for name in names)}
+        config.stash[LEFT_OUT] = sum(len(units[unit]) for unit in done)
+        items[:] = [item for item in items if unit_of(item.nodeid) not in done]
+
+
+def is_quick(nodeid):
+    """Return whether a test takes little time, or is about one chapter or lab that is not committed as it is."""
+    path, _, name = nodeid.partition("::")
+    if path.endswith(QUICK) or path.startswith(("tests/test_", "tests/helper/")):
+        return True
+    of_one = re.search(r"lab-\d\d", name if path.startswith("tests/") else path)
+    if of_one:
+        return any(of_one[0] in changed for changed in uncommitted())
+    return path.endswith(".ipynb") and f"book/{PurePosixPath(path).stem}.md" in uncommitted()
+
+
+@functools.cache
+def uncommitted():
+    """Return the names of the files that differ from the last commit."""
+    command = ["git", "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return {entry[3:] for entry in said.split("\0") if entry}
 
 
 def pytest_runtest_logreport(report):

@@ -1,0 +1,84 @@
+"""A test is left out if and only if it passed before with the same inputs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import unchanged
+from paths import COURSES, LABS, ROOT
+
+LAB, OTHER = LABS[:2]
+
+
+def inputs(nodeid):
+    return set(unchanged.inputs_of(unchanged.unit_of(nodeid)))
+
+
+def test_a_test_of_one_lab_has_no_other_lab_among_its_inputs():
+    own = inputs(f"tests/labs/test_answers.py::test_right_answers_keep_every_point[{LAB}]")
+    assert {f"solutions/{LAB}.md", f"tests/answers/{LAB}.yml", "mlcourse/checks.py"} <= own
+    assert not [name for name in own if OTHER in name]
+
+
+def test_labs_that_share_a_course_are_inputs_of_one_another():
+    own = inputs(f"tests/labs/test_labs.py::test_nothing_secret_reaches_the_student_notebook[{LAB}]")
+    assert {lab for lab in LABS if f"solutions/{lab}.md" in own} == set(next(some for some in COURSES if LAB in some))
+
+
+@pytest.mark.parametrize(
+    ("file", "folders"),
+    [
+        ("coursegrader/sandbox.py", {"grading", "labs", "browser"}),
+        ("coursebook/site/lists.py", {"book", "browser"}),
+        ("book/introduction.md", {"book", "browser"}),
+        ("mlcourse/checks.py", {"helper", "book", "grading", "labs", "browser"}),
+        ("tests/hostile.yml", {"grading", "labs", "browser"}),
+        ("requirements.lock", {"helper", "book", "grading", "labs", "browser"}),
+    ],
+)
+def test_a_change_runs_the_tests_of_the_rooms_that_depend_on_it(file, folders):
+    tests = {folder: next((ROOT / "tests" / folder).glob("test_*.py")).name for folder in unchanged.FOLDERS}
+    assert {folder for folder, name in tests.items() if file in inputs(f"tests/{folder}/{name}::test")} == folders
+
+
+def test_a_notebook_depends_on_itself_and_on_what_labs_import():
+    own = inputs(f"source/{LAB}/{LAB}.ipynb::Cell 0")
+    assert {"mlcourse/checks.py", "data/README.md", "requirements.lock"} <= own
+    assert not [name for name in own if name.startswith(("course", "tests", "solutions"))]
+
+
+PASSES = "import pathlib\ndef test_it(): assert int(pathlib.Path(__file__).with_name('number.txt').read_text()) < 5\n"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with one test that reads a number, and a function that runs it and returns what pytest says."""
+    (tmp_path / "tests").mkdir()
+    for name in ("unchanged.py", "paths.py"):
+        (tmp_path / "tests" / name).write_text((ROOT / "tests" / name).read_text())
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["tests"]\n')
+    (tmp_path / "_toc.yml").write_text("parts: []\n")
+    (tmp_path / ".gitignore").write_text("_build/\n__pycache__/\n.pytest_cache/\n")
+    (tmp_path / "tests" / "test_number.py").write_text(PASSES)
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+
+    def run(number, *options):
+        (tmp_path / "tests" / "number.txt").write_text(str(number))
+        command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "--changed", *options, "tests"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    return run
+
+
+def test_what_passed_is_left_out_until_an_input_changes_and_what_failed_is_not(repository):
+    assert "1 passed" in repository(1)[1]
+    code, said = repository(1)
+    assert code == 0 and "1 passed" not in said
+    assert "1 passed" in repository(2)[1]
+    for _ in range(2):
+        code, said = repository(7)
+        assert code == 1 and "1 failed" in said
+    assert "1 passed" in repository(2)[1]
