@@ -129,7 +129,9 @@ class Audit:
         )
 
 
-def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = (), mutated: bool = True) -> Audit:
+def audit(
+    lab: str, root: Path = ROOT, secret: tuple[int, ...] = (), mutated: bool = True, brief: bool = False
+) -> Audit:
     """Try right, wrong and mutated answers on the test cells of a lab.
 
     Parameters
@@ -141,7 +143,9 @@ def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = (), mutated: bo
     secret : tuple of int
         A secret of a course, which gives the hidden tests other data.
     mutated : bool
-        Whether to try the mutants of the instructor's solution as well, which takes most of the time.
+        Whether to try the mutants of the instructor's solution as well, which takes half of the time.
+    brief : bool
+        Whether to try a mutant only until the first test cell has noticed it.
 
     Returns
     -------
@@ -159,8 +163,10 @@ def audit(lab: str, root: Path = ROOT, secret: tuple[int, ...] = (), mutated: bo
     tests = {name: test_cells(notebook, name) for name in cells}
     given = read_answers(root / "tests" / "answers" / f"{lab}.yml", tests)
     answers = {name: _answers(cell, stubs[name].source, given[name], mutated) for name, cell in cells.items()}
-    codes = {name: [answer.code for answer in some] for name, some in answers.items()}
-    messages = try_answers(notebook, codes, secret)
+    # The mutants are the last of the answers
+    quick = {name: [one.code for one in some if brief and one.kind == "mutant"] for name, some in answers.items()}
+    whole = {name: [one.code for one in some[: len(some) - len(quick[name])]] for name, some in answers.items()}
+    messages = try_answers(notebook, whole, secret, quick)
     for name, some in answers.items():
         for answer, said in zip(some, messages[name], strict=True):
             answer.lost = {test: message for test, message in said.items() if message is not None}

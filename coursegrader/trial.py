@@ -37,7 +37,10 @@ def test_cells(notebook: NotebookNode, solution: str) -> dict[str, NotebookNode]
 
 
 def try_answers(
-    notebook: NotebookNode, answers: dict[str, list[str]], secret: tuple[int, ...] = ()
+    notebook: NotebookNode,
+    answers: dict[str, list[str]],
+    secret: tuple[int, ...] = (),
+    mutants: dict[str, list[str]] | None = None,
 ) -> dict[str, list[dict[str, str | None]]]:
     """Try every answer.
 
@@ -49,12 +52,14 @@ def try_answers(
         Code of the answers: ``{grade_id of a solution cell: [code, ...]}``.
     secret : tuple of int
         The secret of a course, on which the data of hidden tests depend (`mlcourse.checks.rng`).
+    mutants : dict, optional
+        More answers, in the same form, which are tried until the first test cell refuses them.
 
     Returns
     -------
     dict
-        What was said to each answer, in the same order: ``{grade_id of a solution cell: [{grade_id of a test cell:
-        message}, ...]}``, where the message of a test cell that passed is None.
+        What was said to each answer and then to each mutant, in the same order: ``{grade_id of a solution cell:
+        [{grade_id of a test cell: message}, ...]}``, where the message of a test cell that passed is None.
 
     Raises
     ------
@@ -74,7 +79,9 @@ def try_answers(
                 tests = test_cells(notebook, name)
                 last = max((code.index(test) for test in tests.values()), default=number)
                 exercise = code[number + 1 : last + 1]
-                results[name] = _try_all(answers.get(name, []), exercise, tests, state)
+                codes = [(code, False) for code in answers.get(name, [])]
+                codes += [(code, True) for code in (mutants or {}).get(name, [])]
+                results[name] = _try_all(codes, exercise, tests, state)
             with contextlib.suppress(Exception) if grader(cell).get("grade") else naming(cell):
                 exec(cell.source, state)
             plt.close("all")
@@ -103,14 +110,17 @@ def _import_all(cells):
 
 
 def _try_all(answers, exercise, tests, state):
-    """Try the answers to one exercise, each in a process of its own and as many at a time as there are cores."""
+    """Try answers to one exercise, each in a process of its own and as many at a time as there are cores.
+
+    Of each answer, `answers` says whether the first test cell that refuses it is enough.
+    """
     fork = multiprocessing.get_context("fork")
     waiting, running, results = list(enumerate(answers)), {}, {}
     while waiting or running:
         while waiting and len(running) < os.cpu_count():
-            number, code = waiting.pop(0)
+            number, (code, brief) = waiting.pop(0)
             receiver, sender = fork.Pipe(duplex=False)
-            process = fork.Process(target=_try_one, args=(code, exercise, state, sender), daemon=True)
+            process = fork.Process(target=_try_one, args=(code, brief, exercise, state, sender), daemon=True)
             process.start()
             sender.close()
             running[receiver] = number, process, time.monotonic() + SECONDS
@@ -132,14 +142,16 @@ def _try_all(answers, exercise, tests, state):
     return [results[number] for number in range(len(answers))]
 
 
-def _try_one(code, exercise, state, sender):
-    """Run one answer and the cells of its exercise, and send the message of every test cell."""
+def _try_one(code, brief, exercise, state, sender):
+    """Run one answer and the cells of its exercise, and send the message of every test cell that was run."""
     _run(code, state)
     messages = {}
     for cell in exercise:
         message = _run(cell.source, state)
         if grader(cell).get("grade"):
             messages[grade_id(cell)] = message
+            if brief and message is not None:
+                break
     sender.send(messages)
 
 

@@ -87,12 +87,12 @@ class Lab:
             nbformat.write(notebook, path)
 
     def read_written_answers(self):
-        """Keep what the grader said, and do what a person does: give the written answers of `perfect` all points."""
+        """Keep what the grader said, and do what a person does: give the written answers of `noisy` all points."""
         self.automatic = self.read_scores("auto_score")
         self.waiting = self.read_scores("needs_manual_grade")
         with self.gradebook() as gradebook:
             for name in self.written:
-                grade = gradebook.find_grade(name, self.name, self.name, "perfect")
+                grade = gradebook.find_grade(name, self.name, self.name, "noisy")
                 grade.manual_score, grade.needs_manual_grade = grade.max_score, False
             gradebook.db.commit()
 
@@ -145,6 +145,12 @@ class Course:
     def __init__(self, root, names):
         make_course(root, names)
         self.labs = {name: Lab(root, name) for name in names}
+        for lab in self.labs.values():
+            # The noisy answers are the perfect ones, and the wrong notebook may hold the attacks as well
+            wrong = with_attacks(copy.deepcopy(lab.submitted["wrong"]))
+            for cell in wrong.cells:
+                cell.source = ATTACK if grade_id(cell) in lab.written else cell.source
+            lab.submitted = {name: lab.submitted[name] for name in ("released", "half", "noisy")} | {"wrong": wrong}
 
     @functools.cached_property
     def graded(self):

@@ -112,6 +112,15 @@ def test_a_test_cell_that_catches_nothing_is_reported(problems, answers):
     ]
 
 
+def test_a_brief_audit_finds_the_same_mutants_and_asks_less_of_them(course, answers):
+    root = course({"double": answers}, with_test_cell("double-2", "assert double(5) == [10]\n"))
+    [whole], [brief] = (audit(LAB, root, brief=is_brief).exercises for is_brief in (False, True))
+    assert brief.survivors == whole.survivors
+    assert [one.lost for one in brief.of_kind("wrong")] == [one.lost for one in whole.of_kind("wrong")]
+    assert max(len(one.lost) for one in brief.of_kind("mutant")) == 1
+    assert max(len(one.lost) for one in whole.of_kind("mutant")) == 2
+
+
 def test_a_mutant_that_survives_is_reported(problems, answers):
     found = problems(answers, DOUBLES_ONE)
     assert any("no test cell notices this mutant" in problem and DIVISION in problem for problem in found)

@@ -56,7 +56,7 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 @pytest.fixture(scope="module", params=LABS)
 def lab(request):
     with ProcessPoolExecutor(1, FRESH) as fresh:
-        return fresh.submit(audit.audit, request.param, ROOT, SECRET).result()
+        return fresh.submit(audit.audit, request.param, ROOT, SECRET, brief=True).result()
 
 
 @pytest.fixture(scope="session")
