@@ -82,3 +82,19 @@ def test_what_passed_is_left_out_until_an_input_changes_and_what_failed_is_not(r
         code, said = repository(7)
         assert code == 1 and "1 failed" in said
     assert "1 passed" in repository(2)[1]
+
+
+def test_quick_leaves_out_what_takes_long_and_finds_nothing_wrong_with_nothing_to_do(repository):
+    assert "1 passed" in repository(1, "--quick")[1]
+    assert unchanged.is_quick("tests/helper/test_quiz.py::test") and unchanged.is_quick("tests/test_style.py::test")
+    assert not unchanged.is_quick("tests/browser/test_site.py::test")
+    assert repository(1, "--quick", "--ignore", "tests/test_number.py")[0] == 0
+
+
+def test_quick_looks_at_the_lab_and_the_chapter_that_are_not_committed(monkeypatch):
+    monkeypatch.setattr(unchanged, "uncommitted", lambda: {f"solutions/{LAB}.md", "book/introduction.md"})
+    tests = "tests/labs/test_answers.py::test_right_answers_keep_every_point[{}]", "source/{0}/{0}.ipynb::Cell 0"
+    for test in tests:
+        assert unchanged.is_quick(test.format(LAB)) and not unchanged.is_quick(test.format(OTHER))
+    assert unchanged.is_quick("_build/notebooks/introduction.ipynb::Cell 0")
+    assert not unchanged.is_quick("_build/notebooks/linear-models.ipynb::Cell 0")
