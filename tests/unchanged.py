@@ -26,6 +26,7 @@ PASSED = ROOT / "_build" / "passed-tests.json"
 HELPER = ("*.toml", "*.lock", "mlcourse/", "data/")
 SITE = ("book/", "labs/", "solutions/", "coursebook/", "*.yml", "*.bib", "*.md", "*.cff", "LICENSE", "postBuild")
 GRADER = ("coursegrader/", "solutions/", "labs/", "*.yml", "nbgrader_config.py", "tests/answers/", "tests/hostile.yml")
+SHARED = ("tests/[!t]*.py", "tests/tiny.py")  # the modules in `tests/`, but not the tests there
 # By folder: what its tests read, beside the helper, the modules of `tests/` and those of the folder
 READS = {
     "tests/helper": ("labs/", "nbgrader_config.py", "*.yml", "*/__init__.py", "*/commands.py"),
@@ -72,7 +73,7 @@ def inputs_of(unit):
     """Return the names of the files that the tests of a unit may read."""
     path, labs = unit
     folder = os.path.dirname(path)
-    modules = () if path.endswith(".ipynb") else ("tests/*.py", f"{folder}/*.py", *READS[folder])
+    modules = () if path.endswith(".ipynb") else (*SHARED, f"{folder}/*.py", *READS[folder])
     names = [name for name in hashes() if any(matches(name, pattern) for pattern in (*HELPER, *modules))]
     return [name for name in names if not labs or any(lab in name for lab in labs) or not re.search(r"lab-\d\d", name)]
 
