@@ -494,3 +494,8 @@ def test_cells_of_a_table_cover_no_more_than_a_browser_can_bear(cell):
     covered = [int(one) * int(two or 1) for one, two in re.findall(r'span="(\d+)"(?: \w+span="(\d+)")?', page)]
     assert sum(covered) <= 2000 and 0 not in covered and page.count("x") == 3000
     assert 'colspan="24"' in clean('<table><tr><th colspan="24">hours</th></tr></table>')
+
+
+def test_pictures_that_are_missing_are_explained_once():
+    page = clean("<p>" + "<img>" * 1000)
+    assert page.count("paste a PNG") == 1 and page.count("is missing") == 1000 and len(page) < 60_000
