@@ -63,8 +63,8 @@ class Limits:
 
     @property
     def memory_bytes(self):
-        """The limit of memory in bytes."""
-        return round(self.memory * 2**30)
+        """The limit of memory in bytes: whole megabytes, since the kernel counts in pages."""
+        return int(self.memory * 2**10) * 2**20
 
 
 @dataclasses.dataclass

@@ -227,8 +227,9 @@ class Program:
             command = [sys.executable, "-c", PROGRAM.format(name), str(theirs.fileno())]
             command.append(json.dumps(dataclasses.asdict(allowed)))
             if sandbox:
-                words = limits.scope(self.allowed.memory_bytes, int(allowed.processes))
-                command = [*(() if self.group.holds_memory() else words), *in_bubblewrap(command, settings)]
+                command = in_bubblewrap(command, settings)
+                if not self.group.holds_memory():
+                    command = [*limits.scope(self.allowed.memory_bytes, int(allowed.processes)), *command]
             else:
                 command.append("--no-sandbox")
             self.process = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -231,6 +232,12 @@ def test_a_process_ended_for_its_own_memory_if_its_group_met_its_own_limit(tmp_p
     group.remove()
     group.folders = [tmp_path]
     assert limits.ended_for_its_own(write(2, 3), write(2 + ended, 3 + met)) == expected
+
+
+@pytest.mark.parametrize("memory", [0.4, 3.3, 4])
+def test_the_kernel_can_hold_any_limit_of_memory_as_it_is(memory):
+    size = Limits(memory=memory).memory_bytes
+    assert size % resource.getpagesize() == 0 and abs(size - memory * 2**30) < 2**20
 
 
 def test_a_check_that_the_limit_of_time_ended_is_run_again(bubblewrap):
