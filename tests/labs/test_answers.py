@@ -13,7 +13,6 @@ import pytest
 
 from coursegrader import audit
 from coursegrader.labs import read_lab
-from coursegrader.worker import Worker
 from paths import LABS, ROOT
 from sandboxed import try_in_the_sandbox
 
@@ -57,13 +56,6 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 def lab(request):
     with ProcessPoolExecutor(1, FRESH) as fresh:
         return fresh.submit(audit.audit, request.param, ROOT, SECRET, brief=True).result()
-
-
-@pytest.fixture(scope="session")
-def worker(bubblewrap):
-    worker = Worker(total=3600)
-    yield worker
-    worker.close()
 
 
 def listed(problems):

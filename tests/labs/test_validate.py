@@ -11,7 +11,6 @@ from nbgrader.validator import Validator
 from course import without_markers
 from coursegrader.labs import grade_id, grader, read_lab
 from coursegrader.protocol import Cell
-from coursegrader.worker import Worker
 from paths import LABS, ROOT
 
 # The one difference: an answer that inverts a nearly singular matrix is wrong by other digits in each process
@@ -19,13 +18,6 @@ ILL_CONDITIONED = {"fit-least-squares-2", "fit-least-squares-3"}
 REPRESENTATIVE = [LABS[0], LABS[8]]  # functions of numbers and tables; the quickest of the others
 # Where every second answer is wrong, two more; `make cold` takes every lab, which lasts minutes
 NAMES = LABS if os.environ.get("EVERY_LAB") else [LABS[0], LABS[5], LABS[2]]
-
-
-@pytest.fixture(scope="module")
-def worker(bubblewrap):
-    worker = Worker(total=600)
-    yield worker
-    worker.close()
 
 
 def right_answers(source):
