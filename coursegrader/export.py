@@ -182,8 +182,8 @@ def _canvas_name(student: Student):
 def _cell(value):
     """Return a value as it stands in the file: no text may be a formula to a spreadsheet, numbers stay numbers."""
     if isinstance(value, str):
-        # Many spreadsheets take a semicolon for the end of a cell
-        value = re.sub(r"(?<=.)([;\t]\s*)(?=[=+@＝＋－＠-])", r"\1'", value)
+        # Many spreadsheets take a semicolon for the end of a cell, and what follows a quotation mark for its text
+        value = re.sub(r"""([;\t|\r\n][\s"']*)(?=[=+@＝＋－＠-])""", r"\1'", value)
         return f"'{value}" if value.startswith(FORMULA) else value
     return "" if value is None else _number(value)
 

@@ -11,7 +11,7 @@ from nbconvert.filters import strip_ansi
 from nbformat.v4 import new_markdown_cell, new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
-from traitlets import Bool, Dict, Enum, Float, TraitError, Unicode
+from traitlets import Bool, Dict, Enum, Float, TraitError, Unicode, validate
 from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
@@ -37,10 +37,22 @@ class GradeInSandbox(NbGraderPreprocessor):
     )
     limits = Dict(
         key_trait=Enum([field.name for field in dataclasses.fields(Limits)]),
-        value_trait=Float(min=0.001),
+        value_trait=Float(),
         help="What a submission may take, such as {'cell': 120, 'memory': 8}. "
         + "; ".join(f"{one.name}: {one.metadata['what']} ({one.default:g})" for one in dataclasses.fields(Limits)),
     ).tag(config=True)
+
+    @validate("limits")
+    def _within_bounds(self, proposal):
+        """Refuse what no submission can be held to. No number is both of the bounds of NaN."""
+        for one in dataclasses.fields(Limits):
+            least, most = one.metadata["least"], one.metadata["most"]
+            if not least <= proposal.value.get(one.name, one.default) <= most:
+                raise TraitError(
+                    f"{one.name} is {proposal.value[one.name]}; take a number from {least:g} to {most:,}, "
+                    f"as {one.metadata['what']}"
+                )
+        return proposal.value
 
     def preprocess(self, nb, resources):
         root, limits = Path(self.coursedir_root), Limits(**self.limits)

@@ -14,6 +14,7 @@ MOST_OUTPUTS = 1000  # of a cell
 NOTEBOOK_OUTPUTS = 2000  # of all cells; a cell may have one in any case
 CUT_OFF = "[the rest was cut off]\n"
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
+DAY = 24 * 60 * 60
 OUTPUTS = {
     "stream": {"name": [str], "text": [str]},
     "display_data": {"data": [dict], "metadata": [dict]},
@@ -38,23 +39,23 @@ class Cell:
     defers: list[str] | None = None
 
 
-def limit(default, what):
-    """Return a field of `Limits`."""
-    return dataclasses.field(default=default, metadata={"what": what})
+def limit(default, least, most, what):
+    """Return a field of `Limits`, which lies between `least` and `most`."""
+    return dataclasses.field(default=default, metadata={"least": least, "most": most, "what": what})
 
 
 @dataclasses.dataclass
 class Limits:
     """What a submission may take. `coursegrader.preprocessors.GradeInSandbox.limits` sets it."""
 
-    cell: float = limit(60, "seconds for a cell of the student")
-    test: float = limit(30, "seconds for a test cell with all the calls that it makes")
-    call: float = limit(10, "seconds for a call of a student's function")
-    total: float = limit(600, "seconds for a notebook")
-    grace: float = limit(3, "seconds before a sandbox that does not answer is declared dead")
-    memory: float = limit(4, "GB of memory for all processes of a submission together")
-    processes: float = limit(128, "processes of a submission")
-    output: float = limit(20_000_000, "characters of what all cells of a notebook show")
+    cell: float = limit(60, 0.1, DAY, "seconds for a cell of the student")
+    test: float = limit(30, 0.1, DAY, "seconds for a test cell with all the calls that it makes")
+    call: float = limit(10, 0.1, DAY, "seconds for a call of a student's function")
+    total: float = limit(600, 1, DAY, "seconds for a notebook")
+    grace: float = limit(3, 0.5, 600, "seconds before a sandbox that does not answer is declared dead")
+    memory: float = limit(4, 0.5, 1024, "GB of memory for all processes of a submission together")
+    processes: float = limit(128, 8, 10_000, "processes of a submission")
+    output: float = limit(20_000_000, 100, 1_000_000_000, "characters of what all cells of a notebook show")
 
     @property
     def patience(self):

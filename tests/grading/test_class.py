@@ -386,13 +386,16 @@ def test_a_gradebook_that_is_brought_back_gets_what_it_does_not_know(room, full)
 
 
 def test_the_button_of_the_formgrader_leaves_a_submission_its_draw(room):
-    room.hand_in("ada")
+    folder = room.hand_in("ada")
+    (folder / "timestamp.txt").write_text("yesterday")
+    sparse(folder / "data.csv")
     room.grade()
     room.type("feedback", LAB)
     command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
     subprocess.run(command, cwd=room.root, check=True, capture_output=True)
     graded = room.root / "autograded" / "ada" / LAB / FILE
     assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 1
+    assert (folder / "data.csv.unreadable").exists() and "1 had not changed" in room.grade()[1]
 
 
 def test_a_submission_keeps_its_draw_although_what_was_built_is_deleted(room):

@@ -1,5 +1,6 @@
 """The limits of a submission hold for all of its processes together, whoever grades."""
 
+import dataclasses
 import os
 import re
 import resource
@@ -196,7 +197,7 @@ def test_plain_nbgrader_holds_the_same_limits(course, bubblewrap):
     assert "took too long" in error.evalue
 
 
-@pytest.mark.parametrize("text", [{"memroy": 4}, {"memory": "much"}, {"cell": -1}, [4]], ids=str)
+@pytest.mark.parametrize("text", [{"memroy": 4}, {"memory": "much"}, {"cell": -1}, {"grace": 0}, [4]], ids=str)
 def test_limits_that_are_not_well_formed_are_refused_in_one_sentence(course, text):
     set_limits(course, text)
     with pytest.raises(SystemExit) as end:
@@ -210,6 +211,14 @@ def test_a_limit_of_no_such_name_on_the_command_line_is_refused(course):
     with pytest.raises(SystemExit) as end:
         main(["grade", LAB, "--limit", "memroy=4"])
     assert "a value of 'memroy'" in end.value.code and "'memory'" in end.value.code
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "0", "1e12"])
+@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(Limits)])
+def test_a_limit_that_cannot_be_held_is_refused_with_its_bounds(course, name, text):
+    with pytest.raises(SystemExit) as end:
+        main(["grade", LAB, "--limit", f"{name}={text}"])
+    assert f"{name} is {float(text)}; take a number from " in end.value.code and "\n" not in end.value.code
 
 
 @pytest.mark.parametrize(
