@@ -31,7 +31,7 @@ from coursegrader.files import (
     unexpected,
     write_whole,
 )
-from coursegrader.labs import nbgrader_config
+from coursegrader.labs import cells_that_differ, nbgrader_config
 from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
 from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
@@ -147,6 +147,8 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
+        if cells := cells_that_differ(source, gradebook, lab):
+            raise GradingError(f"the gradebook has other cells of {lab} ({cells}): type mlcourse release {lab}")
         stored = ResultCache(root, limits)
         running = {}
 

@@ -89,12 +89,17 @@ def read_lab(path: Path) -> NotebookNode:
     return notebook
 
 
-def write_sources(root: Path) -> list[str]:
-    """Write nbgrader's source folder from ``solutions/`` and return the names of the labs."""
+def read_labs(root: Path) -> dict[str, NotebookNode]:
+    """Return the instructor's version of every lab in ``solutions/``, by name."""
     paths = sorted((root / "solutions").glob("lab-*.md"))
     if not paths:
         raise LabError(f"{root / 'solutions'}: no file lab-*.md found: run this in the repository of the course")
-    notebooks = {path.stem: read_lab(path) for path in paths}
+    return {path.stem: read_lab(path) for path in paths}
+
+
+def write_sources(root: Path) -> list[str]:
+    """Write nbgrader's source folder from ``solutions/`` and return the names of the labs."""
+    notebooks = read_labs(root)
     shutil.rmtree(root / "source", ignore_errors=True)
     for name, notebook in notebooks.items():
         target = root / "source" / name / f"{name}.ipynb"
@@ -121,12 +126,23 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
     Raises
     ------
     LabError
-        If a source is not well formed, nbgrader refuses it, or something secret would reach the students.
+        If a source is not well formed, nbgrader refuses it, it has other cells than those with which work was graded,
+        or something secret would reach the students.
     """
     from nbgrader.apps.api import NbGraderAPI
 
+    from coursegrader.grade import gradebook_of
+
+    config = nbgrader_config(root)
+    with gradebook_of(config) as gradebook:
+        for name, source in read_labs(root).items():
+            if lab in (None, name) and (cells := cells_that_differ(source, gradebook, name, handed_in=True)):
+                raise LabError(
+                    f"{name}: not released, since work that was graded had other cells ({cells}), and nbgrader cannot "
+                    "change the cells of a lab once work is graded: undo that, or begin a new gradebook"
+                )
     names = [name for name in write_sources(root) if lab in (None, name)]
-    api = NbGraderAPI(config=nbgrader_config(root))
+    api = NbGraderAPI(config=config)
     for name in names:
         result = api.generate_assignment(name, force=True)
         if not result["success"]:
@@ -142,6 +158,23 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
             raise LabError(f"{name}: not released, since students would read this line: {found[0]}")
         nbformat.write(notebook, path)
     return names
+
+
+def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool = False) -> str:
+    """Return the names of the cells that only one of the gradebook and an instructor's notebook has, as a text.
+
+    With `handed_in`, only of a lab of which the gradebook has submissions; without such a lab, there are none.
+    """
+    from nbgrader.api import MissingEntry
+
+    try:
+        notebook = gradebook.find_notebook(lab, lab)
+    except MissingEntry:
+        return ""
+    if handed_in and not notebook.submissions:
+        return ""
+    names = {grade_id(cell) for cell in source.cells if "nbgrader" in cell.metadata}
+    return ", ".join(sorted(names ^ {cell.name for cell in notebook.source_cells}))
 
 
 def secret_lines(source: NotebookNode, region: str) -> set[str]:

@@ -27,6 +27,7 @@ EVENTS = ["memory.oom_control", "memory.failcnt", "memory.events"]  # the first 
 LOOK_SECONDS = 0.25
 TABLES = (b"VmPTE:",)  # of pages: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
+MAPPING_BYTES = 4096  # of the kernel's own memory, which children that inherit many mappings make more and more
 
 
 def sentence(limits: Limits) -> str:
@@ -199,14 +200,26 @@ def resident(pid):
     threads = []
     with contextlib.suppress(OSError):
         threads += Path("/proc", str(pid), "task").iterdir()
-    return max((kilobytes(thread / "status", RESIDENT) for thread in threads), default=0) * 1024
+    used, thread = max(((kilobytes(thread / "status", RESIDENT), thread) for thread in threads), default=(0, None))
+    return used * 1024 + mappings(thread) * MAPPING_BYTES if used else 0
 
 
 def proportional(pid):
     """Return the bytes of memory that a process uses, with its part of what it shares with others."""
     # A process that lets nobody look counts as a whole
-    mapped = kilobytes(Path("/proc", str(pid), "smaps_rollup"), (b"Pss:", b"SwapPss:"))
-    return (mapped + kilobytes(Path("/proc", str(pid), "status"), TABLES)) * 1024 if mapped else resident(pid)
+    folder = Path("/proc", str(pid))
+    mapped = kilobytes(folder / "smaps_rollup", (b"Pss:", b"SwapPss:"))
+    if not mapped:
+        return resident(pid)
+    return (mapped + kilobytes(folder / "status", TABLES)) * 1024 + mappings(folder) * MAPPING_BYTES
+
+
+def mappings(folder):
+    """Return the number of mappings of a process; 0 if it has ended, or lets nobody look."""
+    try:
+        return (folder / "maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 def kilobytes(file, names):

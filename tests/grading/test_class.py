@@ -368,6 +368,27 @@ def test_a_gradebook_that_refuses_one_student_keeps_those_before_and_after(room,
     assert "Graded 1 submissions" in said
 
 
+def test_a_lab_with_other_cells_than_graded_work_had_is_not_released(room, full):
+    room.hand_in("ada")
+    room.grade()
+    solutions = room.root / "solutions" / f"{LAB}.md"
+    before = {
+        path: path.read_bytes() for folder in ("labs", "source") for path in (room.root / folder).rglob("*.ipynb")
+    }
+    text = solutions.read_text()
+    solutions.write_text(text.replace("grade_id: fit-line-1,", "grade_id: fit-line-9,"))
+    for command in ("release", "regrade"):
+        code, said = room.type(command, LAB)
+        assert (code, "had other cells (fit-line-1, fit-line-9)" in said) == (1, True), said
+    assert {path: path.read_bytes() for path in before} == before and room.points() == {"ada": full}
+    room.type("release", "--sources")
+    code, said = room.grade()
+    assert code == 1 and "the gradebook has other cells of" in said and room.points() == {"ada": full}
+    solutions.write_text(text)
+    room.type("release")
+    assert room.grade()[0] == 0 and room.points() == {"ada": full}
+
+
 def test_a_gradebook_that_is_brought_back_gets_what_it_does_not_know(room, full):
     folder = room.hand_in("ada")
     honest = room.honest

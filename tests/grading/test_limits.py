@@ -111,6 +111,16 @@ def test_tables_of_pages_count(watched):
     assert reason.endswith("GB of memory") and left == 0
 
 
+def test_mappings_count(watched):
+    # The kernel's own memory for them is that of nobody, and grows with each generation that inherits them
+    prepare = "held = hold(mmap.MAP_PRIVATE, 50_000 * 4096)\nimport ctypes\nprotect = ctypes.CDLL(None).mprotect"
+    begin = "ctypes.addressof(ctypes.c_char.from_buffer(held))"
+    often = f"begin = {begin}\nfor n in range(0, 50_000, 2): protect(ctypes.c_void_p(begin + n * 4096), 4096, 1)"
+    assert watched(4, prepare=prepare) == (None, 4)
+    reason, left = watched(4, prepare=f"{prepare}\n{often}")
+    assert reason.endswith("GB of memory") and left == 0
+
+
 def test_memory_that_children_share_counts_once(watched):
     held = "held = hold(mmap.MAP_SHARED, 200 * 2**20)"
     assert watched(4, prepare=held, hold="sum(held[::4096])") == (None, 4)
