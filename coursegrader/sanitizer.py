@@ -38,6 +38,7 @@ NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
 SPANNED_CELLS = 2000  # of a table in HTML: the time for one that covers many grows with the square of their number
+PLACES_PER_CELL = 3
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
@@ -102,7 +103,7 @@ def _simple(page, attachments):
     A browser, and whatever reads HTML as a browser does, can take a time that grows with the square of the tags that
     are open at once, of the attributes of a tag, or of what is closed in the wrong order.
     """
-    pieces, opened, seen, at, spanned = [], [], set(), 0, 0
+    pieces, opened, seen, at, spanned, grid = [], [], set(), 0, 0, Grid()
     while token := TOKEN.search(page, at):
         pieces.append(_text(page[at : token.start()]))
         at, name = token.end(), (token[2] or "").lower()
@@ -120,22 +121,64 @@ def _simple(page, attachments):
             pieces.append(f"<{name}>")
         elif token[1]:
             if name in opened:
-                while (last := opened.pop()) != name:
+                last = None
+                while last != name:
+                    last = opened.pop()
                     pieces.append(f"</{last}>")
-                pieces.append(f"</{name}>")
+                    grid.closes(last)
         else:
             if opened and opened[-1] == name and name in ("li", "p", "td", "th", "tr"):
                 pieces.append(f"</{opened.pop()}>")
-            if len(opened) < DEPTH:
+            kept = _parts(name, token[3])
+            if kept and name in ("td", "th"):
+                spanned += _area(kept)
+                kept = kept if spanned <= SPANNED_CELLS else {}
+            if len(opened) < DEPTH and grid.opens(name, kept):
                 opened.append(name)
-                kept = _parts(name, token[3])
-                if kept and name in ("td", "th"):
-                    spanned += _area(kept)
-                    kept = kept if spanned <= SPANNED_CELLS else {}
                 parts = "".join(f' {part}="{html.escape(value)}"' for part, value in kept.items())
                 pieces.append(f"<{name}{parts}>")
     pieces.append(_text(page[at:]))
     return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
+
+
+class Grid:
+    """How many places the tables of a page have: a browser fills each row up to the longest of its table.
+
+    They may be a few times as many as the cells that are written, so that they take a time in proportion to the page.
+    """
+
+    def __init__(self):
+        # Of each table that is open: its rows, the cells of the longest, and those of the row that is open, if one is
+        self.tables, self.cells, self.before = [], 0, 0
+
+    def opens(self, name, spans):
+        """Return whether there is room for one more tag, and count it. Outside tables, none of theirs has a place."""
+        if name == "table":
+            self.tables.append((0, 0, None))
+        elif name in ("tr", "td", "th"):
+            if not self.tables:
+                return False
+            *around, (rows, longest, present) = self.tables
+            if name == "tr" or present is None:
+                rows, present = rows + 1, 0
+            if name != "tr":
+                colspan = spans.get("colspan", "1")
+                present += max(1, int(colspan)) if NUMBER.fullmatch(colspan) else 1
+            cells, longest = self.cells + (name != "tr"), max(longest, present)
+            places = self.before + sum(rows * longest for rows, longest, _ in around) + rows * longest
+            if places > PLACES_PER_CELL * cells + SPANNED_CELLS:
+                return False
+            self.tables[-1], self.cells = (rows, longest, present), cells
+        return True
+
+    def closes(self, name):
+        """Count what is closed."""
+        if name == "table":
+            rows, longest, _ = self.tables.pop()
+            self.before += rows * longest
+        elif name == "tr" and self.tables:
+            rows, longest, _ = self.tables[-1]
+            self.tables[-1] = rows, longest, None
 
 
 def _area(spans):

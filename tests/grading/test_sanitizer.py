@@ -10,6 +10,8 @@ import time
 
 import matplotlib.figure
 import nbformat
+import numpy as np
+import pandas as pd
 import pytest
 from jinja2 import Environment
 
@@ -486,6 +488,33 @@ def test_the_mathjax_of_a_feedback_page_is_the_files_that_come_with_the_book():
     for name in ("tex-svg-full.js", "ui/safe.js"):
         digest = hashlib.sha384(sanitizer.mathjax(name).encode()).digest()
         assert f'integrity="sha384-{base64.b64encode(digest).decode()}"' in template.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "<tr>" + "<td>" * 6000 + "</tr>" + "<tr><td>x</tr>" * 1900,
+        "<tr>" + "<td>" * 6000 + "</tr>" + "<td>x</tr>" * 1900,
+        "<tr><td colspan=999><td colspan=999>" + "<tr><td>x" * 15_000,
+        "<tr><td><table></table>" * 3000 + "<tr>" + "<td><table></table>" * 3000,
+        "<tr>" * 5000 + "<td>x" * 5000,
+    ],
+    ids=["wide", "without rows", "spans", "tables in tables", "rows"],
+)
+def test_a_table_has_places_in_proportion_to_its_cells(table):
+    widths, rows = [0], 0
+    page = clean(f"<table>{table}</table>")
+    for row in re.split("<tr>", page)[1:]:
+        rows += 1
+        widths.append(sum(int(span or 1) for span in re.findall(r'<t[dh](?: colspan="(\d+)")?>', row)))
+    assert rows * max(widths) <= 3 * page.count("<td") + 2000
+
+
+def test_an_honest_table_keeps_its_cells():
+    frame = pd.DataFrame(np.ones((300, 20)), index=pd.MultiIndex.from_product([range(30), range(10)]))
+    assert clean(frame.to_html(max_rows=None)).count("<td>1.0</td>") == 6000
+    lines = "".join(f"<tr><td>{n}</td></tr>" for n in range(500))
+    assert clean(f"<table>{lines}</table>").count("<td>") == 500
 
 
 @pytest.mark.parametrize("cell", ["<td colspan=999>x", "<tr><td rowspan=999 colspan=999>x", "<tr><td rowspan=0>x"])
