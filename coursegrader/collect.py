@@ -54,7 +54,8 @@ from coursegrader.submissions import (
     shown,
 )
 
-MAX_ENTRIES = 20_000
+MAX_ENTRIES = 20_000  # of a student
+MAX_CLASS_ENTRIES = 200_000
 MAX_DEPTH = 20  # of folders in folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
@@ -179,7 +180,7 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
         elif path.exists() and not path.is_file():
             raise _Unusable("it is not a file")
         else:
-            found = _files_of_zip(path, opened)
+            found = _files_of_zip(path, opened, MAX_CLASS_ENTRIES)
     except OSError as error:
         raise GradingError(f"{path}: cannot be read: {error.strerror}; look at its permissions") from None
     except _Unusable as error:
@@ -206,11 +207,10 @@ def _files_of_folder(folder: Path) -> Iterator[_File]:
         yield _File(name.as_posix(), date, partial(open_ordinary, path), problem)
 
 
-def _files_of_zip(path: Path, opened: ExitStack, most: int | None = None) -> list[_File]:
+def _files_of_zip(path: Path, opened: ExitStack, most: int) -> list[_File]:
     try:
         file = opened.enter_context(path.open("rb"))
         directory = _Directory(file)
-        most = MAX_ENTRIES if most is None else most
         if directory.entries > most:
             raise _Unusable(f"it holds {directory.entries} files, more than {most}")
         archive = opened.enter_context(zipfile.ZipFile(directory))

@@ -222,7 +222,7 @@ def feedback(options):
     """Write a page for each student, and return 1 if somebody's could not be written."""
     from nbgrader.apps.api import NbGraderAPI
 
-    from coursegrader.files import NO_ROOM, written_down
+    from coursegrader.files import NO_ROOM, one_at_a_time, written_down
     from coursegrader.grade import IN_USE, LOCKED, gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.scores import automatic_points
@@ -230,7 +230,9 @@ def feedback(options):
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
-    result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
+    # Whoever is graded after it meets the draw that begins with it
+    with one_at_a_time(root):
+        result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
     with gradebook_of(config) as gradebook:
         graded = sorted(automatic_points(lab, gradebook))
     # nbgrader leaves no page of the student with whom it fails, and an old one of a student without a notebook

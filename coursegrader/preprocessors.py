@@ -65,6 +65,8 @@ class GradeInSandbox(NbGraderPreprocessor):
         result = results.find(cells, words)
         if result is None:
             result = results.store(cells, words, worker.grade(cells, words))
+        if result["late"]:
+            self.log.error("%s: a limit of time decided about a cell: type mlcourse grade %s", student, lab)
         write_outputs(nb, result)
         nb.metadata.mlcourse |= {"draw": met["draw"], "handed_in": met["handed_in"]}
         return nb, resources

@@ -552,11 +552,11 @@ def test_one_grading_runs_at_a_time_and_one_that_was_killed_is_forgotten(room, f
         time.sleep(0.1)
         if (room.root / "_build" / "grading.lock").exists():
             time.sleep(1)
-            others = [room.type(*command) for command in (["grade", LAB], ["release", LAB], ["regrade", LAB])]
+            others = [room.type(command, LAB) for command in ("grade", "release", "regrade", "feedback")]
             break
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    assert [code for code, _ in others] == [1, 1, 1] and [path.read_bytes() for path in sources] == before
+    assert [code for code, _ in others] == [1, 1, 1, 1] and [path.read_bytes() for path in sources] == before
     assert all("another grading is running" in said.splitlines()[-1] and "Traceback" not in said for _, said in others)
     nbformat.write(room.honest, path)
     assert (room.grade()[0], room.points()) == (0, {"ada": full})

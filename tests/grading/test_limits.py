@@ -201,7 +201,7 @@ def test_plain_nbgrader_holds_the_same_limits(course, bubblewrap):
     set_limits(course, {"call": 1})
     command = [sys.executable, "-m", "nbgrader", "autograde", LAB]
     run = subprocess.run(command, cwd=course, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0 and f"ada: a limit of time decided about a cell: type mlcourse grade {LAB}" in run.stderr
     notebook = nbformat.read(course / "autograded" / "ada" / LAB / f"{LAB}.ipynb", as_version=4)
     [error] = [one for cell in notebook.cells for one in cell.get("outputs", []) if one.output_type == "error"]
     assert "took too long" in error.evalue
