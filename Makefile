@@ -51,7 +51,7 @@ cold: $(READY)  ## run every chapter and lab without a cache, print the times, a
 	@$(COURSE) release --sources
 	@$(COURSE) book cold
 	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/labs/test_validate.py
-	@SECRETS=20 $(PYTHON) -m pytest tests/labs/test_answers.py -k other_secrets
+	@SECRETS=20 $(PYTHON) -m pytest tests/labs/test_answers.py -k "other_secrets or notebook"
 	@REPLAY=20 $(PYTHON) -m pytest tests/labs/test_replay.py
 
 diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)

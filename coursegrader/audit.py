@@ -12,11 +12,12 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions
 
 from coursegrader.answers import read_answers
@@ -26,13 +27,14 @@ from coursegrader.trial import naming, solution_cells, test_cells, try_answers
 
 UNSOLVED = ("is not written yet", "is not defined")
 HINT = "CheckFailed: "
+KINDS = ("instructor", "unsolved", "right", "wrong", "mutant")
 
 
 @dataclass
 class Answer:
     """An answer to an exercise, and what the test cells said to it.
 
-    `kind` is ``instructor``, ``unsolved``, ``right``, ``wrong`` or ``mutant``. `expected` holds, for a wrong answer,
+    `kind` is one of `KINDS`. `expected` holds, for a wrong answer,
     the test cells that it should lose with words of the message there; `lost` those that it lost with the message.
     """
 
@@ -41,6 +43,10 @@ class Answer:
     code: str
     expected: dict[str, str] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+
+    def hears(self, messages: Mapping[str, str | None]) -> None:
+        """Take down what each test cell said, None if it passed."""
+        self.lost = {test: message for test, message in messages.items() if message is not None}
 
 
 @dataclass
@@ -62,7 +68,7 @@ class TestCell:
 
 @dataclass
 class Exercise:
-    """An exercise: the solution, all answers that were tried, what became of its test cells.
+    """An exercise: the solution, all answers, its test cells as `tests` and what became of them as `cells`.
 
     `equivalent` holds the mutants that the file of answers declares to be no change, with the reason of each.
     """
@@ -71,7 +77,11 @@ class Exercise:
     solution: str
     answers: list[Answer]
     equivalent: dict[str, str]
-    cells: list[TestCell]
+    tests: list[NotebookNode]
+
+    @property
+    def cells(self) -> list[TestCell]:
+        return [_outcome(test, self.answers) for test in self.tests]
 
     def of_kind(self, kind: str) -> list[Answer]:
         return [answer for answer in self.answers if answer.kind == kind]
@@ -130,7 +140,11 @@ class Audit:
 
 
 def audit(
-    lab: str, root: Path = ROOT, secret: tuple[int, ...] = (), mutated: bool = True, brief: bool = False
+    lab: str,
+    root: Path = ROOT,
+    secret: tuple[int, ...] = (),
+    kinds: Collection[str] = KINDS,
+    brief: bool = False,
 ) -> Audit:
     """Try right, wrong and mutated answers on the test cells of a lab.
 
@@ -142,10 +156,10 @@ def audit(
         The folder of the course, which holds ``solutions/LAB.md`` and ``tests/answers/LAB.yml``.
     secret : tuple of int
         A secret of a course, which gives the hidden tests other data.
-    mutated : bool
-        Whether to try the mutants of the instructor's solution as well, which takes half of the time.
+    kinds : collection of str
+        The `KINDS` of answers to try; the others are in the audit, and nothing is said to them.
     brief : bool
-        Whether to try a mutant only until the first test cell has noticed it.
+        Whether to try a mutant only until the first test cell has noticed it, and to run no given cell without need.
 
     Returns
     -------
@@ -162,21 +176,22 @@ def audit(
     cells, stubs = solution_cells(notebook), solution_cells(released)
     tests = {name: test_cells(notebook, name) for name in cells}
     given = read_answers(root / "tests" / "answers" / f"{lab}.yml", tests)
-    answers = {name: _answers(cell, stubs[name].source, given[name], mutated) for name, cell in cells.items()}
+    answers = {name: _answers(cell, stubs[name].source, given[name]) for name, cell in cells.items()}
+    tried = {name: [one for one in some if one.kind in kinds] for name, some in answers.items()}
     # The mutants are the last of the answers
-    quick = {name: [one.code for one in some if brief and one.kind == "mutant"] for name, some in answers.items()}
-    whole = {name: [one.code for one in some[: len(some) - len(quick[name])]] for name, some in answers.items()}
-    messages = try_answers(notebook, whole, secret, quick)
-    for name, some in answers.items():
+    quick = {name: [one.code for one in some if brief and one.kind == "mutant"] for name, some in tried.items()}
+    whole = {name: [one.code for one in some[: len(some) - len(quick[name])]] for name, some in tried.items()}
+    messages = try_answers(notebook, whole, secret, quick, everything=not brief)
+    for name, some in tried.items():
         for answer, said in zip(some, messages[name], strict=True):
-            answer.lost = {test: message for test, message in said.items() if message is not None}
+            answer.hears(said)
     exercises = [
         Exercise(
             name,
             re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE),
             answers[name],
             given[name]["equivalent"],
-            [_outcome(test, answers[name]) for test in tests[name].values()],
+            list(tests[name].values()),
         )
         for name, cell in cells.items()
     ]
@@ -185,10 +200,10 @@ def audit(
     return Audit(lab, exercises, [test for test in graded if test not in owned], time.perf_counter() - begin)
 
 
-def _answers(cell, stub, given, mutated):
-    """Return all answers to try in the place of a solution cell."""
+def _answers(cell, stub, given):
+    """Return all answers to a solution cell."""
     with naming(cell):
-        changed = list(mutants(cell.source)) if mutated else []
+        changed = list(mutants(cell.source))
     return [
         Answer("instructor", "the instructor's answer", cell.source),
         Answer("unsolved", "the exercise as it is released", stub),

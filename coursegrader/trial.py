@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from coursegrader import GradingError
 from coursegrader.labs import grade_id, grader
+from coursegrader.result_cache import cells_of
 from mlcourse import checks
 
 SECONDS = 10
@@ -41,6 +42,7 @@ def try_answers(
     answers: dict[str, list[str]],
     secret: tuple[int, ...] = (),
     mutants: dict[str, list[str]] | None = None,
+    everything: bool = True,
 ) -> dict[str, list[dict[str, str | None]]]:
     """Try every answer.
 
@@ -54,6 +56,8 @@ def try_answers(
         The secret of a course, on which the data of hidden tests depend (`mlcourse.checks.rng`).
     mutants : dict, optional
         More answers, in the same form, which are tried until the first test cell refuses them.
+    everything : bool
+        Whether to run given cells that no test needs.
 
     Returns
     -------
@@ -70,6 +74,7 @@ def try_answers(
     checks._secret = tuple(secret)
     results, state = {}, {"__name__": "__main__"}
     code = [cell for cell in notebook.cells if _is_code(cell)]
+    deferred = {number for number, cell in enumerate(cells_of(notebook, notebook)) if cell.defers is not None}
     solutions = solution_cells(notebook)
     _import_all(code)
     with threadpool_limits(1), _silence():
@@ -82,6 +87,8 @@ def try_answers(
                 codes = [(code, False) for code in answers.get(name, [])]
                 codes += [(code, True) for code in (mutants or {}).get(name, [])]
                 results[name] = _try_all(codes, exercise, tests, state)
+            if number in deferred and not everything:
+                continue
             with contextlib.suppress(Exception) if grader(cell).get("grade") else naming(cell):
                 exec(cell.source, state)
             plt.close("all")
