@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import os
 import sys
 from importlib.util import find_spec
@@ -186,21 +187,30 @@ def grade(options):
 def regrade(options):
     """Release a changed lab, grade the class again, and print whose points changed."""
     from coursegrader import labs
-    from coursegrader.files import one_at_a_time
+    from coursegrader.files import one_at_a_time, write_whole
     from coursegrader.grade import gradebook_of
     from coursegrader.regrade import moves, print_moves, snapshot
 
     config = labs.nbgrader_config(options.root)
     with one_at_a_time(options.root):
-        with gradebook_of(config) as gradebook:
-            before = snapshot(known(options), gradebook, options.root)
-        labs.release(options.root, options.lab)
+        kept = options.root / "_build" / f"before-regrade-{known(options)}.json"
+        # A regrade that was killed has moved marks and said nothing
+        if not kept.exists():
+            with gradebook_of(config) as gradebook:
+                write_whole(kept, json.dumps(snapshot(options.lab, gradebook, options.root)))
+        before = json.loads(kept.read_text("utf-8"))
+        try:
+            labs.release(options.root, options.lab)
+        except GradingError:
+            kept.unlink()
+            raise
         try:
             return grade(options)
         finally:
             # Also of a grading that was stopped: the next one begins with what this one has done
             with gradebook_of(config) as gradebook:
                 print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
+            kept.unlink()
 
 
 def report(options):

@@ -10,7 +10,9 @@ from nbgrader.api import Gradebook, Student
 
 from coursegrader import GradingError
 from coursegrader.files import write_whole
-from coursegrader.scores import one_line, read_scores
+from coursegrader.result_cache import handed_in
+from coursegrader.scores import one_line, read_autograded, read_scores
+from coursegrader.submissions import shown
 
 STYLES = ("spreadsheet", "moodle", "canvas")
 IDENTIFIERS = ("Email address", "ID number", "Username")
@@ -85,7 +87,7 @@ def export(
     if not labs:
         raise GradingError("nothing was handed in for any lab, so there is nothing to export")
     if not unfinished:
-        _refuse_unfinished(labs, gradebook)
+        _refuse_unfinished(labs, gradebook, root)
     largest = {lab: gradebook.find_assignment(lab).max_score for lab in labs}
     results = {lab: _results(lab, gradebook) for lab in labs}
     students = sorted(gradebook.students, key=lambda one: (one.last_name or "", one.first_name or "", one.id))
@@ -101,22 +103,32 @@ def export(
     return root / to
 
 
-def _refuse_unfinished(labs, gradebook):
+def _refuse_unfinished(labs, gradebook, root):
     """Refuse a class in which written answers wait for a person, or submissions for the grader."""
     parts = []
     for lab in labs:
         marks = read_scores(lab, gradebook)
         answers = int((marks.written & marks.waiting).sum())
-        submissions = marks[~marks.written & marks.waiting].student.nunique()
+        waiting = {*marks[~marks.written & marks.waiting].student, *_not_graded(lab, root)}
         if answers:
             parts.append(f"{answers} written answer{'' if answers == 1 else 's'} in {lab} to be marked")
-        if submissions:
-            parts.append(f"{submissions} submission{'' if submissions == 1 else 's'} in {lab} to be graded")
+        if waiting:
+            count = f"{len(waiting)} submission{'' if len(waiting) == 1 else 's'}"
+            parts.append(f"{count} in {lab} to be graded, the first of {shown(min(waiting))}")
     if parts:
         raise GradingError(
             f"still waiting: {', '.join(parts)}; finish this with formgrader or `mlcourse grade`, "
             "or export with --unfinished, which counts what waits as 0"
         )
+
+
+def _not_graded(lab, root):
+    """Yield whoever handed in something else than what was graded."""
+    for folder in (root / "submitted").glob(f"*/{lab}"):
+        student = folder.parent.name
+        autograded = read_autograded(lab, student, root)
+        if autograded is None or autograded.handed_in != handed_in(student, lab, root):
+            yield student
 
 
 def _results(lab, gradebook):

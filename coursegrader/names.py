@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from IPython.core.inputtransformer2 import TransformerManager
 
 MAX_CHARACTERS = 10_000  # of a cell that is read
-MAX_LINES = 10  # that are not Python: IPython reads all of a cell again for each of them
+MAX_SIGNS = 10  # at the beginning of lines that are not Python: IPython reads all of a cell again for each of them
 # A chain of attributes: Python keeps the name `a.b.c` of a module in as many parts, `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
-NOT_PYTHON = re.compile(r"[!%?]|^\s*[,;/]", re.MULTILINE)
+NOT_PYTHON = re.compile(r"[!%?]|(?:^\s*|(?<=[,;/]))[,;/]", re.MULTILINE)
 WORD = re.compile(r"[^\W\d]\w*")
 # What makes a name of a text. `df.query` is one; IPython makes a call of `get_ipython` of a cell with a magic
 EVALUATING = {"eval", "exec", "query", "globals", "locals", "vars", "getattr", "get_ipython", "__main__", "__dict__"}
@@ -91,7 +91,7 @@ def _tree(source):
     try:
         return parsed(source)
     except SyntaxError:
-        if len(NOT_PYTHON.findall(source)) > MAX_LINES:
+        if len(NOT_PYTHON.findall(source)) > MAX_SIGNS:
             return None
         return parsed(TransformerManager().transform_cell(source))
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from nbgrader.api import Gradebook
 
-from coursegrader import GradingError
+from coursegrader import GradingError, sanitizer
 from coursegrader.files import write_whole
 from coursegrader.scores import joined, read_autograded, read_scores
 from coursegrader.similarity import similar_pairs
@@ -296,7 +296,7 @@ def _pairs(read, stub, titles):
 def _own_lines(source, stub):
     """Return a student's code as it was typed, without the given lines, except the heads of functions."""
     given = {line for line in stub.splitlines() if not line.startswith(("def ", "class "))}
-    lines = [line[:200] for line in source.splitlines() if line not in given]
+    lines = [line[:200].translate(sanitizer.TURNING) for line in source.splitlines() if line not in given]
     more = len(lines) - MOST_LINES
     return "\n".join(lines[:MOST_LINES] + [f"… and {more} more lines"] * (more > 0))
 

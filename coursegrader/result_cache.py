@@ -122,6 +122,15 @@ def fingerprint(paths) -> str:
     return digest.hexdigest()
 
 
+def handed_in(student: str, lab: str, root: Path) -> str:
+    """Return a hash of what is graded of what a student handed in for a lab."""
+    files = sorted((root / "submitted" / student / lab).glob("*"))
+    # What else lies beside a notebook decides nothing, and may be put aside under another name
+    return fingerprint(
+        by_date(path for path in files if path.suffix.lower() == ".ipynb" or path.name.startswith("timestamp.txt"))
+    )
+
+
 class Index:
     """Which submissions have been graded, by marks: what their grading depends on.
 
@@ -151,17 +160,14 @@ class Index:
 
     def mark(self, student, secret, draw=None):
         """Return the mark of a submission as it is now."""
-        files = sorted((self.root / "submitted" / student / self.name).glob("*"))
-        # What else lies beside a notebook decides nothing, and may be put aside under another name
-        files = [path for path in files if path.suffix.lower() == ".ipynb" or path.name.startswith("timestamp.txt")]
-        handed_in = fingerprint(by_date(files))
+        now = handed_in(student, self.name, self.root)
         if draw is None:
             # Without the index the notebook that was graded says which draw it met
             before = self.entries.get(student) or vars(read_autograded(self.name, student, self.root) or Autograded())
-            same = before.get("handed_in") == handed_in and before.get("draw")
+            same = before.get("handed_in") == now and before.get("draw")
             draw = before["draw"] if same else secret.draw(self.name)
         rest = f"{environment_fingerprint()} {self.lab} {secret.words(self.name, draw)}"
-        return {"handed_in": handed_in, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
+        return {"handed_in": now, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
 
     def holds(self, student, mark, automatic):
         """Return whether a submission was graded with this mark, and the gradebook has the points that it got."""

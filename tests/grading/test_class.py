@@ -389,6 +389,18 @@ def test_a_lab_with_other_cells_than_graded_work_had_is_not_released(room, full)
     assert room.grade()[0] == 0 and room.points() == {"ada": full}
 
 
+def test_the_points_of_who_was_not_graded_since_are_not_exported(room, full):
+    folder = room.hand_in("ada")
+    room.hand_in("ben")
+    room.grade()
+    nbformat.write(nbformat.from_dict({**room.honest, "cells": []}), folder / FILE)
+    room.hand_in("cleo")
+    code, said = room.type("export")
+    assert code == 1 and f"2 submissions in {LAB} to be graded, the first of ada" in said
+    room.grade()
+    assert "to be graded" not in room.type("export")[1]
+
+
 def test_a_gradebook_that_is_brought_back_gets_what_it_does_not_know(room, full):
     folder = room.hand_in("ada")
     honest = room.honest
@@ -562,6 +574,23 @@ def test_one_grading_runs_at_a_time_and_one_that_was_killed_is_forgotten(room, f
     assert (room.grade()[0], room.points()) == (0, {"ada": full})
 
 
+def test_while_a_slow_submission_runs_a_person_can_store_a_mark(room, full):
+    slow = nbformat.v4.new_code_cell("import time; time.sleep(12)")
+    room.hand_in("ada")
+    nbformat.write(nbformat.from_dict({**room.honest, "cells": [*room.honest.cells, slow]}), room.hand_in("zoe") / FILE)
+    run = room.start("grade", LAB, "--workers", "1")
+    deadline = time.monotonic() + 60
+    while not (room.root / "autograded" / "ada").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    with contextlib.closing(sqlite3.connect(room.root / "gradebook.db", timeout=1)) as gradebook:
+        gradebook.execute("begin immediate")
+        assert run.poll() is None
+        gradebook.rollback()
+    run.communicate()
+    assert (run.returncode, room.points()) == (0, {"ada": full, "zoe": full})
+
+
 # After the grading
 
 
@@ -632,6 +661,18 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
         code, said = room.type("regrade", LAB)
     assert code != 0 and "ada" in said and "ben" not in said
     assert "ben" in room.type("regrade", LAB)[1]
+    # Whoever was killed before the end has told nobody of ada
+    source.write_text(text)
+    with monkeypatch.context() as patch:
+        patch.setattr("coursegrader.regrade.print_moves", interrupted)
+        room.type("regrade", LAB)
+    assert room.points() == {"ada": full, "ben": full}
+    assert "2 marks of 2 students move" in room.type("regrade", LAB)[1]
+    assert "No mark moves" in room.type("regrade", LAB)[1]
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def committed(record):

@@ -104,6 +104,8 @@ NO_PYTHON = {
     "percent signs": "%" * 9000,
     "backslashes": "\\\n" * 4000,
     "prompts": ">>> (\n" * 1500,
+    "signs": ";" * 9990 + "x",
+    "signs on lines": (";" * 90 + "\n") * 100,
 }
 
 
