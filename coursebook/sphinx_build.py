@@ -2,14 +2,9 @@
 
 - A chapter is read again if it was executed again, and every page if a module of the course or a version changed.
 - A page that holds ``{{ times }}`` gets the times of the last execution of each chapter as a table.
-- Sphinx and its extensions look the same things up again for every reference; here they look once.
 """
 
-import functools
 from pathlib import Path
-
-import pybtex.plugin
-from sphinx.domains.std import StandardDomain
 
 from coursebook.execution import NOTEBOOKS, RUNS, cores, read_runs
 
@@ -33,31 +28,6 @@ def table_of_times(runs: dict[str, dict]) -> str:
     return "\n".join([":::{div} times", *rows, "", f"{shortest}: no build of the whole book can be faster.", ":::"])
 
 
-class NumberedReferences(StandardDomain):
-    """Sphinx's domain, which unpickles a whole page for every reference to a number on it, with each page kept."""
-
-    def _resolve_numref_xref(self, env, *arguments):
-        return super()._resolve_numref_xref(_Pages(env), *arguments)
-
-
-class _Pages:
-    """An environment whose pages are not to be changed by who asks for them."""
-
-    def __init__(self, env):
-        self._env = env
-
-    def __getattr__(self, name):
-        return getattr(self._env, name)
-
-    def get_doctree(self, name):
-        return _page(self._env, name)
-
-
-@functools.cache
-def _page(env, name):
-    return env.get_doctree(name)
-
-
 def setup(app):
     """Connect all this to Sphinx."""
     output = Path(app.outdir).parent
@@ -72,6 +42,4 @@ def setup(app):
 
     app.connect("source-read", read)
     app.add_config_value("course_fingerprint", "", "env")
-    app.add_domain(NumberedReferences, override=True)
-    pybtex.plugin.find_plugin = functools.cache(pybtex.plugin.find_plugin)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
