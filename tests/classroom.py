@@ -1,9 +1,27 @@
 """A class made up in a gradebook and as autograded notebooks, without a run of nbgrader."""
 
+import functools
 import json
-from unittest import mock
+import tempfile
+from pathlib import Path
 
 from nbgrader.api import Gradebook
+
+from coursegrader.labs import nbgrader_config
+
+
+def put_gradebook(root):
+    """Write an empty gradebook into a folder: a copy, since nbgrader takes seconds to make one."""
+    (root / "gradebook.db").write_bytes(empty_gradebook())
+
+
+@functools.cache
+def empty_gradebook():
+    nbgrader_config()  # it puts on the PATH what nbgrader calls
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "gradebook.db")
+        Gradebook(f"sqlite:///{path}").close()
+        return path.read_bytes()
 
 
 class Classroom:
@@ -11,9 +29,8 @@ class Classroom:
 
     def __init__(self, root):
         self.root = root
-        # A new gradebook starts `alembic` for its version's name, which takes seconds and which nobody reads here
-        with mock.patch("nbgrader.api.get_alembic_version", return_value="made up"):
-            self.gradebook = Gradebook(f"sqlite:///{root / 'gradebook.db'}")
+        put_gradebook(root)
+        self.gradebook = Gradebook(f"sqlite:///{root / 'gradebook.db'}")
 
     def add_lab(self, lab, tests, written=()):
         """Record a lab: the points of its test cells, and of its written answers, by grade_id."""
