@@ -80,7 +80,7 @@ def read_labs(root: Path = ROOT) -> list[Lab]:
     Raises
     ------
     ValueError
-        If a notebook cannot be read, lacks its title or its minutes, or a graded cell stands in no section.
+        If a notebook cannot be read, lacks its title or its minutes, or a graded cell is in no section.
     """
     return [_read_lab(path) for path in sorted(root.glob("labs/*/lab-*.ipynb"))]
 

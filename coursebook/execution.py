@@ -60,7 +60,7 @@ def cores() -> int:
 
 
 def limit(runs: Iterable[Run]) -> float:
-    """Return the least seconds in which any schedule can execute the notebooks: their CPU time over the cores."""
+    """Return the shortest possible time to execute the notebooks, in seconds: their cells' CPU time over the cores."""
     return sum(run.cpu for run in runs) / cores()
 
 
@@ -243,7 +243,7 @@ async def _execute(run, root, timeout, kernel):
 
 
 async def _ask(client, expression):
-    """Evaluate an expression in the kernel, without changing the notebook, and return its representation."""
+    """Evaluate an expression in the kernel, without changing the notebook, and return the value's representation."""
     message = client.kc.execute("", silent=True, user_expressions={"value": expression})
     value = (await client.async_wait_for_reply(message))["content"]["user_expressions"]["value"]
     if value["status"] != "ok":

@@ -399,7 +399,7 @@ def without(borrowed: type | Callable | tuple, message: str) -> Iterator[None]:
 
 
 def _code_that_refuses(message):
-    """Return code that raises `CheckFailed`: replacing a function's code works under every name it is imported as."""
+    """Return code that raises `CheckFailed`, to put into a function: this works under every name of the function."""
     space = {}
     exec(
         f"def refuse(*arguments, **options):\n"

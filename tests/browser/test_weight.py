@@ -12,7 +12,7 @@ from coursebook.site import weight
 from paths import ROOT
 
 BUILT = ROOT / "_build"
-# Of 255: a pixel may not change to another colour of the figure, such as from the end of a colour bar to its middle.
+# Of 255: small enough that no pixel takes another colour, such as that of the middle of a colour bar at its end.
 # The limit for an average over an area is lower.
 LARGEST_CHANGE, LARGEST_CHANGE_OF_AREA = 24, 6
 
