@@ -1,4 +1,4 @@
-# The few commands a person types. Each does its own set-up. `make help` lists them.
+# The commands for people. Each does its own set-up. `make help` lists them.
 VENV := .venv
 PORT := 8000
 PYTHON := $(VENV)/bin/python
@@ -26,9 +26,9 @@ pdf: $(READY)  ## print the whole book into _build/book.pdf
 offline: $(READY)  ## pack the site into _build/book-offline.zip, for readers without a network
 	@$(COURSE) book offline
 
-# One thread per worker: a worker for every core is started already, and more threads only wait for one another
+# One thread per worker: there is already a worker per core
 test: export OMP_NUM_THREADS = 1
-test: $(READY)  ## run every check, but for those that passed before and have nothing new to see
+test: $(READY)  ## run every check, except those that passed before with the same inputs
 	@$(COURSE) book build
 	@$(COURSE) release --sources
 	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
@@ -37,7 +37,7 @@ test: $(READY)  ## run every check, but for those that passed before and have no
 	@$(PYTHON) -m pytest --changed --nbval-lax --nbval-current-env --durations=10 source labs tests
 
 check: export OMP_NUM_THREADS = 1
-check: $(READY)  ## run what is quick, and the chapters and labs that you changed since the last commit
+check: $(READY)  ## run the quick checks, and the chapters and labs that you changed since the last commit
 	@$(COURSE) book build
 	@$(COURSE) release --sources
 	@$(PYTHON) -m pytest --changed --quick --nbval --nbval-current-env _build/notebooks

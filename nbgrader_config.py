@@ -5,7 +5,7 @@ import sys
 
 from traitlets.config import Application
 
-# Else nbgrader says that this file cannot be read and goes on without it, and so without the sandbox for students' code
+# Without this, nbgrader ignores a broken configuration with a warning, and runs students' code without the sandbox.
 Application.raise_config_file_errors = True
 
 from nbgrader.converters import Autograde, GenerateFeedback
@@ -32,7 +32,7 @@ from coursegrader.submissions import ReadSubmission, before_grading
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
-# nbgrader calls `alembic` by its name alone, which is not on the PATH unless the environment is activated.
+# nbgrader looks up `alembic` on the PATH, where it is missing unless the environment is activated.
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
 
 c.CourseDirectory.course_id = "mlcourse"
@@ -40,24 +40,24 @@ c.CourseDirectory.course_id = "mlcourse"
 # `source` is generated from `solutions` (make labs); students get `labs`.
 c.CourseDirectory.source_directory = "source"
 c.CourseDirectory.release_directory = "labs"
-# The default, `solution`, is one letter from the folder of the sources.
+# The default, `solution`, is too close to `solutions`.
 c.CourseDirectory.solution_directory = "solved"
 
-# A mark scheme stands beside the question. It is released to nobody and reappears for the grader.
+# A mark scheme stands in the cell of the question. Releases omit it; the formgrader shows it.
 c.ClearMarkScheme.enforce_metadata = False
 
-# What students hand in is checked and repaired first.
+# Check and repair submissions first.
 c.Autograde.exporter_class = ReadSubmission
 c.Autograde.pre_convert_hook = before_grading
-# All outputs but those of cells that need not run are made anew
+# Keep the outputs of cells that need not run; grading replaces all others.
 c.Autograde.sanitize_preprocessors = [
     step for step in Autograde.sanitize_preprocessors.default() if step is not ClearOutput
 ]
-# Nor is what was put aside there copied.
+# Do not copy what `before_grading` put aside in the submission.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.unreadable*"]
 
-# Students' code runs in a sandbox, and the tests where it cannot reach them.
-# The data of hidden tests depend on a secret, in a file that the first grading makes. Keep it with the gradebook.
+# Students' code runs in a sandbox; the tests run outside, where students' code cannot reach them.
+# The data of hidden tests depend on a secret. The first grading writes it to this file; keep it with the gradebook.
 c.GradeInSandbox.secret_file = "secret.json"
 c.Autograde.autograde_preprocessors = [GradeInSandbox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 
@@ -70,9 +70,9 @@ c.GenerateFeedback.preprocessors = [
     DrawAnew,
 ]
 
-# What students write must not act in the browser of who reads it, in the formgrader or on a feedback page, nor keep the
-# page from being written. These are all the filters by which nbgrader's templates put it there; the first makes it
-# harmless already, so that nothing is left for the second.
+# Students' text must not run scripts in the browser of a reader of the formgrader or of feedback, nor stop the page
+# from being written. These are all the filters through which nbgrader's templates insert it. `markdown` already
+# sanitises, so `strip_files_prefix` has nothing to do.
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
     "markdown2html": sanitizer.markdown,
@@ -86,5 +86,5 @@ c.HTMLExporter.filters = {
 }
 c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 
-# In the head of both pages, where nbgrader's templates load MathJax, stands the course's own: nbconvert looks there.
+# Both pages load the course's own MathJax: nbconvert finds the template for their head on this path.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

@@ -1,4 +1,4 @@
-"""What builds the site: executing the chapters, Sphinx extensions, the PDF, the offline copy, comparing two sites."""
+"""Build the site: execute the chapters, extend Sphinx, print the PDF, pack the offline copy, compare two sites."""
 
 from mlcourse import CourseError
 

@@ -3,7 +3,7 @@
 What this adds to ``jupyter-book build``:
 
 - warnings are errors, unknown references are warnings, and a cell that raises fails the build;
-- chapters are executed in parallel, and only if their cells or something that these depend on changed;
+- chapters are executed in parallel, and only if their cells or the dependencies of the cells changed;
 - a build with nothing changed ends at once.
 """
 
@@ -26,7 +26,7 @@ import yaml
 from coursebook import BookError
 
 ROOT = Path(__file__).resolve().parents[1]
-# What every page is written with, and what the site is made of besides that.
+# The code that affects every page, and all inputs of the site.
 CODE = (
     "coursebook/course_map.py",
     "coursebook/quiz_recall.py",
@@ -46,8 +46,8 @@ SITE_INPUTS = (
     "references.bib",
     "pyproject.toml",
 )
-# A build makes millions of small objects and drops few, so Python's search for garbage takes most of the time. Giving
-# back all memory at the end, piece by piece, takes as long.
+# A build creates millions of small objects and frees few, so garbage collection takes most of the time. Freeing all
+# memory at exit takes as long.
 SPHINX = """
 import gc, os, sys
 gc.disable()
@@ -108,7 +108,7 @@ def build(root: Path = ROOT) -> Path:
             [*command, "-W", "-n", "--keep-going"], cwd=root, stdout=stream, stderr=subprocess.STDOUT, check=False
         )
     if result.returncode:
-        # Sphinx would not read the pages that failed again, and so not repeat its warnings at the next build.
+        # Otherwise the next build skips the pages that failed, and does not repeat their warnings.
         shutil.rmtree(output / ".doctrees", ignore_errors=True)
         raise BookError(_what_failed(root, log))
     read = sorted({name for run in execution.read_runs(output).values() for name in run["files"]})
@@ -118,7 +118,7 @@ def build(root: Path = ROOT) -> Path:
 
 
 def _is_current(root, stamp):
-    """Whether nothing has changed since a build: what the site is made of, and whatever else its cells read."""
+    """Whether the inputs of the site, and all other files that its cells read, are unchanged since a build."""
     if not stamp.exists():
         return False
     built = json.loads(stamp.read_text())
@@ -126,7 +126,7 @@ def _is_current(root, stamp):
 
 
 def _execution():
-    """Import what executes notebooks, which takes too long for a build with nothing changed."""
+    """Import `coursebook.execution`, which takes too long for a build with nothing changed."""
     return importlib.import_module("coursebook.execution")
 
 
@@ -183,12 +183,12 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 def _write_config(root, output):
-    """Write the configuration of the book, with what tells Sphinx that more than a page changed."""
+    """Write the configuration of the book, with hashes that tell Sphinx of changes outside the pages."""
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     config["execute"]["cache"] = str(output / ".jupyter_cache")
     values = config["sphinx"]["config"]
     values["course_fingerprint"] = fingerprint(root, CODE)
-    # Sphinx copies style sheets and images only if a page changed: let it notice that they did, and the version.
+    # Sphinx copies static files only if a page or the configuration changed, so add their hash to the configuration.
     values.setdefault("html_context", {})["static_files"] = fingerprint(root, ["book/_static/**/*", "pyproject.toml"])
     path = output / "config.yml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -196,7 +196,7 @@ def _write_config(root, output):
 
 
 def _what_failed(root, log):
-    """Return the warnings of Sphinx, and in one sentence what is wrong."""
+    """Return the warnings of Sphinx, and a sentence that sums them up."""
     text = _plain(log.read_text(encoding="utf-8", errors="replace")).replace(f"{root}/", "")
     lines = re.findall("^.*(?:WARNING|ERROR): .*$", text, re.M) or re.findall(r"^[\w.]+Error: .+$", text, re.M)
     return "\n".join([*sorted(set(lines)), f"the book was not built: warnings are errors, see above (log: {log})"])

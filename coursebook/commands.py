@@ -13,12 +13,12 @@ For readers and maintainers of the book:
 
 
 def add_commands(command):
-    """Add the command ``book`` with what it can do.
+    """Add the command ``book`` and its actions.
 
     Parameters
     ----------
     command : callable
-        Adds one: ``command(name, run, says, example)`` returns its parser.
+        Adds a command: ``command(name, run, says, example)`` returns its parser.
     """
     parser = command("book", build, "build the site, serve, print or compare it", "mlcourse book serve --port 8001")
     actions = parser.add_subparsers(required=True, metavar="ACTION")

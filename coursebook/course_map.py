@@ -1,8 +1,8 @@
 """Fill the course map from its sources: a Sphinx extension, named in ``_config.yml``.
 
-What an objective is, which section teaches it, and what checks it stand in the chapters' opening cards, in the heads of
-their exercises and in the labs. A page that holds ``{{ chapters }}`` or ``{{ objectives }}`` gets them as a table and
-as lists with links. The tests read the same sources through `read_chapters` and `read_labs`.
+The chapters' opening cards, the headings of their exercises and the labs define the objectives, the sections that teach
+them and the exercises that check them. In a page, ``{{ chapters }}`` becomes a table and ``{{ objectives }}`` becomes
+lists with links. The tests read the same sources through `read_chapters` and `read_labs`.
 """
 
 import functools
@@ -22,7 +22,7 @@ OBJECTIVE = r"[A-Z]{2,3}-\d"
 
 @dataclass
 class Objective:
-    """What a reader can do after a chapter: `sections` teach it, `exercises` of the page practise it (labels)."""
+    """What a reader can do after a chapter, with the labels of the sections that teach it and its exercises."""
 
     name: str
     text: str
@@ -75,12 +75,12 @@ def read_chapters(root: Path = ROOT) -> list[Chapter]:
 def read_labs(root: Path = ROOT) -> list[Lab]:
     """Return the labs in the order of their numbers.
 
-    They are read from the students' notebooks, which have the points of each graded cell.
+    The source is the students' notebooks, which have the points of each graded cell.
 
     Raises
     ------
     ValueError
-        If a notebook cannot be read, lacks its title or its minutes, or a graded cell stands in no section.
+        If a notebook cannot be read, lacks its title or its minutes, or a graded cell is in no section.
     """
     return [_read_lab(path) for path in sorted(root.glob("labs/*/lab-*.ipynb"))]
 
@@ -143,7 +143,7 @@ def table_of_chapters(chapters: list[Chapter], labs: list[Lab]) -> str:
 
 
 def _hours(minutes):
-    """Return a time to half an hour."""
+    """Return a time in hours, rounded to half an hour."""
     halves = (minutes + 15) // 30
     return f"{halves // 2 or ''}{'½' if halves % 2 else ''} h"
 
@@ -180,7 +180,7 @@ def fill(text: str, root: Path = ROOT, labs: Callable[[Path], list[Lab]] = read_
 
 
 def setup(app):
-    """Let Sphinx fill in the pages that ask for it, anew in every build, since they depend on all the others."""
+    """Fill in the placeholders of pages in every build, since they depend on all other pages."""
     pages = ("book/index", "book/course-map")
     root, labs = Path(app.srcdir), functools.cache(read_labs)
 

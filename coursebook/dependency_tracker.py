@@ -1,8 +1,8 @@
-"""What a kernel notes about the cells that it runs: their CPU time, and the files of the course that they read.
+"""Record, inside a kernel, the CPU time of its cells and the files of the course that they read.
 
 `coursebook.execution` imports this module in the kernel of each notebook, before the first cell. A module counts as
-read once it is imported, by a cell or by another module; a data file once Python opens it. What a library opens behind
-Python's back is not seen, so `mlcourse.datasets` opens every file itself.
+read once a cell or another module imports it; a data file counts once Python opens it. Files that a library opens in
+compiled code are not recorded, so `mlcourse.datasets` opens every file itself.
 """
 
 import json
@@ -14,14 +14,14 @@ _used_before = 0.0
 
 
 def start():
-    """Begin to note."""
+    """Start recording."""
     global _used_before  # noqa: PLW0603 (one process, one record)
     sys.addaudithook(_note)
     _used_before = _cpu_seconds()
 
 
 def report(root):
-    """Return what was noted since `start`.
+    """Return the record since `start`.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def report(root):
     Returns
     -------
     str
-        A JSON object: ``cpu``, the seconds that the process and its children worked, and ``files``, the paths relative
-        to `root` of the modules and the other files below it that were read, leaving out what programs generate.
+        A JSON object: ``cpu`` is the CPU time of the process and its children in seconds, ``files`` the paths relative
+        to `root` of the modules and other files that were read below it, without generated files.
     """
     cpu = _cpu_seconds() - _used_before
     imported = {getattr(module, "__file__", None) for module in list(sys.modules.values())}

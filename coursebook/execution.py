@@ -1,7 +1,7 @@
 """Execute the chapters in parallel before Sphinx reads them, and only those whose results may have changed.
 
-The results go into the cache from which MyST-NB reads them, and which knows a notebook by its code. Beside each stand
-the files that the cells read, and their hashes, so that a chapter is executed again if one of them has changed.
+MyST-NB reads the results from a cache that identifies a notebook by its code. Each record also lists the files that the
+cells read, with their hashes: if one of them changes, the chapter is executed again.
 """
 
 import ast
@@ -39,10 +39,10 @@ TRACKER = "__import__('coursebook.dependency_tracker', fromlist=['dependency_tra
 
 @dataclass
 class Run:
-    """A notebook and what came of executing it.
+    """A notebook and the result of its execution.
 
-    ``seconds`` passed by the clock, ``cpu`` seconds were worked by the cells. ``files`` are those of the course that
-    they read, relative to its folder. ``error`` is empty, or the cell that failed and its traceback.
+    ``seconds`` is the wall-clock time, ``cpu`` the CPU time of the cells in seconds. ``files`` are the files of the
+    course that they read, relative to its folder. ``error`` is empty, or the cell that failed and its traceback.
     """
 
     name: str
@@ -60,7 +60,7 @@ def cores() -> int:
 
 
 def limit(runs: Iterable[Run]) -> float:
-    """Return the seconds below which no schedule can execute the notebooks: their cells' CPU time over the cores."""
+    """Return the shortest possible time to execute the notebooks, in seconds: their cells' CPU time over the cores."""
     return sum(run.cpu for run in runs) / cores()
 
 
@@ -72,7 +72,7 @@ def settings(root: Path) -> dict:
 def chapters(root: Path) -> list[Run]:
     """Return the pages of the book that have cells, not executed, in the order of the contents.
 
-    What cannot be read is left out: Sphinx comes across it too, and says what is wrong.
+    Pages that cannot be read are left out: Sphinx reports them.
     """
     extensions = settings(root).get("parse", {}).get("myst_enable_extensions", [])
     markdown, found = MdParserConfig(enable_extensions=extensions), []
@@ -89,8 +89,8 @@ def chapters(root: Path) -> list[Run]:
 def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
     """Bring the cached results of all chapters up to date.
 
-    The executed notebooks are written to the folder ``notebooks`` of `output`, unless they are there already, and times
-    and files to its ``runs.json``.
+    The executed notebooks go to the folder ``notebooks`` of `output`, unless they are there already, and times and
+    files go to its ``runs.json``.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
     output : pathlib.Path
         Its build folder.
     log : file
-        Takes what the kernels write to their standard error.
+        Receives the standard error of the kernels.
 
     Returns
     -------
     list of Run
-        The chapters that were executed. Those without an error are in the cache, whatever became of the others.
+        The chapters that were executed. Those without an error are in the cache, even if others failed.
     """
     cache = get_cache(output / CACHE)
     cache.change_cache_limit(CACHED_NOTEBOOKS)
@@ -141,18 +141,18 @@ def execute(
     Parameters
     ----------
     runs : list of Run
-        Their notebooks get the outputs, and the other attributes are filled in.
+        Modified in place: the notebooks get outputs, and the other attributes are set.
     root : pathlib.Path
         The repository of the course; the notebooks import ``mlcourse`` from there.
     log : file
-        Takes what the kernels write to their standard error.
+        Receives the standard error of the kernels.
     keep : function, optional
-        Called with each run that ended without an error, as soon as it did.
+        Called with each run as soon as it ends without an error.
     environment : dict, optional
-        Variables for the kernels beside those of this process.
+        Variables for the kernels, in addition to those of this process.
     """
     paths = filter(None, [str(root), os.environ.get("PYTHONPATH")])
-    # One thread for each kernel: there is a kernel for every core already
+    # One thread per kernel: there is already a kernel per core
     variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | (environment or {})
     timeout = settings(root)["execute"]["timeout"]
 
@@ -179,7 +179,7 @@ def execute_everything(root: Path, log: TextIO) -> list[Run]:
     root : pathlib.Path
         The repository of the course.
     log : file
-        Takes what the kernels write to their standard error.
+        Receives the standard error of the kernels.
     """
     runs = chapters(root)
     for path in sorted(root.glob("source/*/*.ipynb")):
@@ -202,7 +202,7 @@ def table(runs: list[Run]) -> str:
 
 
 def _in_a_thread(coroutine):
-    """Run a coroutine beside any event loop of this thread. Ctrl-C cancels it, and is raised once that is done."""
+    """Run a coroutine in another thread, since this one may have an event loop; Ctrl-C cancels it, then raises."""
     loop = asyncio.SelectorEventLoop()
     task = loop.create_task(coroutine)
 
@@ -243,7 +243,7 @@ async def _execute(run, root, timeout, kernel):
 
 
 async def _ask(client, expression):
-    """Return the representation of an expression's value in the kernel, without a trace in the notebook."""
+    """Evaluate an expression in the kernel, without changing the notebook, and return the value's representation."""
     message = client.kc.execute("", silent=True, user_expressions={"value": expression})
     value = (await client.async_wait_for_reply(message))["content"]["user_expressions"]["value"]
     if value["status"] != "ok":
@@ -252,7 +252,7 @@ async def _ask(client, expression):
 
 
 def _record(cache, page):
-    """Return what the cache holds for the code of a page, or None."""
+    """Return the record in the cache for the code of a page, or None."""
     try:
         return cache.match_cache_notebook(page.notebook)
     except KeyError:
@@ -267,7 +267,7 @@ def _is_valid(record, root):
 
 
 def _hashes(root, files, until=float("inf")):
-    """Return the hash of each file, None for one that is missing, and what is no hash for one changed after `until`."""
+    """Return the hash of each file, None if it is missing, or a text that is no hash if it changed after `until`."""
     return {name: _hash(root / name, until) for name in files}
 
 
@@ -278,7 +278,7 @@ def _hash(path, until):
 
 
 def _publish(cache, pages, before, output, executed):
-    """Write the results into the build folder, touching only those that are new, since Sphinx goes by their time."""
+    """Write the results into the build folder, but only new ones, since Sphinx compares modification times."""
     folder = output / NOTEBOOKS
     folder.mkdir(exist_ok=True)
     runs = {}

@@ -1,9 +1,8 @@
 """One PDF and one archive of the site: ``mlcourse book pdf`` and ``mlcourse book offline``.
 
-The PDF is the built site, in the order of its contents, printed by Chromium with the site's own style for print. So a
-formula, a number or a figure is the same on the screen and on paper. What is folded away on the screen is printed where
-a reader of paper needs it: solutions stand at the end of their chapter. Left out are the code that draws a figure and
-the code that checks a claim, which the notebooks hold.
+Chromium prints the built site, in the order of its contents, with the site's own print style. So formulas, numbers and
+figures are the same on the screen and on paper. Folded content is printed unfolded, and solutions move to the end of
+their chapter. The code that draws figures and the code that checks claims are left out: the notebooks have them.
 """
 
 import posixpath
@@ -21,14 +20,14 @@ from coursebook.build import ROOT, build
 from mlcourse import __version__
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# What only a screen needs, and what only the notebooks hold
+# Elements for the screen only, and code that is only in the notebooks
 LEFT_OUT = ".headerlink, script, style, .tag_claim, .tag_hide-input > details, .launch-lab, .screen-only"
 REFERENCES = ("for", "aria-labelledby", "aria-describedby", "aria-controls")
 PREFACE = (
     "This is the printed form of a website whose pages are notebooks. Solutions stand at the end of their chapter. "
     "The code that draws the figures and the code that checks the claims of the text are in the notebooks."
 )
-# The width between the margins of the page in course.css, in CSS pixels
+# Width between the page margins of course.css, in CSS pixels
 PRINTED_WIDTH = 658
 PRINTS = 5
 
@@ -41,7 +40,7 @@ TYPESET = """async () => {
     if (wide.scrollWidth > room) wide.style.zoom = 0.99 * room / wide.scrollWidth;
   }
 }"""
-# Otherwise Chromium breaks a long page in two ways, in turns
+# Otherwise the page breaks of a long page alternate between two layouts
 LAY_OUT_ANEW = """() => {
   for (const hidden of [true, false]) {
     document.body.hidden = hidden;
@@ -129,7 +128,7 @@ def one_page(root: Path, site: Path) -> BeautifulSoup:
     Returns
     -------
     bs4.BeautifulSoup
-        One page. Each identifier has the name of its own page in front, and the links follow.
+        One page. Identifiers start with the name of their original page, and links are adapted.
     """
     config, toc = (yaml.safe_load((root / name).read_text(encoding="utf-8")) for name in ("_config.yml", "_toc.yml"))
     names = [toc["root"], *(page["file"] for part in toc["parts"] for page in part["chapters"])]
@@ -156,7 +155,7 @@ def one_page(root: Path, site: Path) -> BeautifulSoup:
 
 
 def _head(site, name):
-    """Return what a page's head holds of styles and mathematics."""
+    """Return the styles and the MathJax scripts in a page's head."""
     page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
     kept = page.head.select("meta[charset], title, link[rel=stylesheet]")
     kept += [tag for tag in page.head.find_all("script") if "MathJax" in tag.text]
@@ -167,7 +166,7 @@ def _head(site, name):
 
 
 def _article(site, name, names):
-    """Return the text of a page, with identifiers and links for its place in the book."""
+    """Return the text of a page, with identifiers and links adapted to the whole book."""
     page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
     article = page.select_one("article.bd-article")
     for tag in article.select(LEFT_OUT):
@@ -191,7 +190,7 @@ def _article(site, name, names):
 
 
 def _gather_solutions(page, article):
-    """Move the solutions of a chapter behind its text, and lead from each exercise to its own."""
+    """Move the solutions of a chapter to its end, and link each exercise to its solution."""
     solutions = article.select(".solution")
     if not solutions:
         return
@@ -207,7 +206,7 @@ def _gather_solutions(page, article):
 
 
 def _lead(link, name, names):
-    """Let a link to a page of the book lead to its place in the one page, and drop links to the rest of the site."""
+    """Point a link to a page of the book to its place in the one page, and drop links to the rest of the site."""
     url = urlsplit(link["href"])
     if url.scheme or url.netloc:
         return
@@ -220,7 +219,7 @@ def _lead(link, name, names):
 
 
 def _move(tag, name):
-    """Let a picture, style or script be found from a folder beside that of the site."""
+    """Adapt the path of a picture, style or script to a page in a folder beside that of the site."""
     for key in ("src", "href"):
         url = urlsplit(tag.get(key, "") if tag.name != "a" else "")
         if url.path and not url.scheme:
@@ -233,7 +232,7 @@ def _slug(name):
 
 
 def _running_title(article):
-    """Return the style that prints the title of a page at the head of its sheets."""
+    """Return the style that prints the title of a page at the top of its sheets."""
     title = article.h1.get_text().strip().replace("\\", r"\\").replace('"', r"\"")
     name = article["id"]
     return f'@page {name} {{ @top-right {{ content: "{title}"; font: 9pt sans-serif }} }} #{name} {{ page: {name} }}\n'
@@ -260,7 +259,7 @@ def _tag(page, tag_name, text="", css_class=None, **attributes):
 
 
 def _print(path, target, browser):
-    """Print a page until its contents give the pages on which everything is; the first print is a draft for that."""
+    """Print a page until the page numbers in its contents are right; the first print is a draft to find them."""
     from playwright.sync_api import sync_playwright
     from pypdf import PdfReader
 

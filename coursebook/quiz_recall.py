@@ -1,8 +1,8 @@
-"""Put the questions of a chapter into a later one: a Sphinx extension, named in ``_config.yml``.
+"""Repeat the questions of a chapter in a later one: a Sphinx extension, named in ``_config.yml``.
 
-``{recall}`` with the names of quizzes shows them again, as their own page shows them, with a link to their part of the
-chapter. A page that recalls a quiz is written again when the quiz, or the part that asks it, has changed. Pages with
-questions, and only they, load the script and the style of the questions.
+``{recall}`` with the names of quizzes shows them as their own page does, with a link to their part of the chapter. A
+page that recalls a quiz is written again when the quiz, or the part that asks it, changes. Only pages with questions
+load the script of the questions.
 """
 
 import re
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Source:
-    """A quiz as its own page has it: page, its part of the chapter (identifier and title of the section), and HTML."""
+    """A quiz on its own page: the page, the identifier and title of its section, and its HTML."""
 
     page: str
     section: str
@@ -26,7 +26,7 @@ class Source:
 
 
 class recalled(nodes.Element):  # noqa: N801 - docutils names the classes of nodes like this
-    """The place of one recalled quiz, until all pages have been read."""
+    """A placeholder for a recalled quiz, until all pages are read."""
 
 
 class Recall(SphinxDirective):
@@ -119,7 +119,7 @@ def _load_script(app, page, _, context, __):
 
 
 def setup(app):
-    """Register the directive, and what copies the quizzes."""
+    """Register the directive, and the functions that copy the quizzes."""
     app.add_node(recalled)
     app.add_directive("recall", Recall)
     app.connect("env-purge-doc", _purge)

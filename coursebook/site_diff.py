@@ -1,9 +1,9 @@
 """Report which numbers, outputs and figures differ from the site of an earlier revision.
 
-``mlcourse book diff REVISION`` prints them, and ends with status 1 if there are any.
+``mlcourse book diff REVISION`` prints them, and exits with status 1 if there are any.
 
-Wording, code and the numbers of figures and sections are left out: git shows the first two, and the last follow from
-what was added before. A text output is compared by line, a sentence by the numbers in it, a figure by its pixels.
+Wording and code are not compared, since git shows them. Figure and section numbers are not compared, since additions
+shift them. Text outputs are compared by line, sentences by their numbers, figures by their pixels.
 """
 
 import difflib
@@ -24,7 +24,7 @@ from PIL import Image
 from coursebook import BookError
 from coursebook.build import build
 
-# A revision is built in a process of its own, since it has a helper module of its own.
+# A revision is built in a separate process, since it has its own helper package.
 BUILD = """
 from pathlib import Path
 from coursebook import BookError
@@ -35,7 +35,7 @@ except BookError as error:
     raise SystemExit(f"Error: {error}")
 """
 SHOWN_CHANGES, SHOWN_CHARACTERS = 20, 110
-# A pixel differs if a colour does by more than a tenth of its range; a figure, if more than ten pixels differ.
+# A pixel differs if a colour channel differs by more than a tenth; a figure differs if more than ten pixels do.
 COLOUR_TOLERANCE, PIXEL_TOLERANCE = 0.1, 10
 PICTURES = {".png", ".webp"}
 NUMBER = r"(?<![\w.])[-−+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"
@@ -57,7 +57,7 @@ def diff_site(revision: str, root: Path) -> dict[str, list[str]]:
     Returns
     -------
     dict of str to list of str
-        The changes of each page that has some, one line each; see `differences`.
+        The changes of each page that differs, one line each; see `differences`.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def _commit(revision, root):
 
 
 def _check_out(commit, root):
-    """Return the folder that holds a commit; it stays, so that the next comparison executes only what differs."""
+    """Check out a commit and return its folder, which is kept so that the next comparison executes only changes."""
     tree = root / "_build" / "revision"
     if not (tree / ".git").exists():
         shutil.rmtree(tree, ignore_errors=True)
@@ -105,7 +105,7 @@ def _git(folder, *arguments):
 
 
 def _share_results(output, other):
-    """Let the revision use the results of this working tree wherever code, data and helper modules are the same."""
+    """Copy the cache of this working tree, so that the revision reuses results with the same inputs."""
     if not (other / ".jupyter_cache").exists() and (output / ".jupyter_cache").exists():
         shutil.copytree(output / ".jupyter_cache", other / ".jupyter_cache")
 
@@ -121,7 +121,7 @@ def differences(old: Path, new: Path) -> dict[str, list[str]]:
     Returns
     -------
     dict of str to list of str
-        By page: ``- `` and ``+ `` with the lines that only the old or the new one has, and a sentence for each figure
+        For each page, the lines that only the old (``- ``) or the new site (``+ ``) has, and a sentence for each figure
         that differs. Pages without a difference are left out.
     """
     pages = sorted({page.relative_to(site).as_posix() for site in (old, new) for page in site.glob("book/**/*.html")})
@@ -152,7 +152,7 @@ def _article(page: Path) -> Tag:
 
 
 def _lines(article):
-    """Return pairs of what is compared and what is shown: the lines of outputs, and the sentences with numbers."""
+    """Yield the lines of outputs and the sentences with numbers, each as a pair: its key to compare and its text."""
     for output in article.select(OUTPUT):
         text = output.string if output.name == "script" else output.get_text()
         yield from ((line.split(), line.strip()) for line in (text or "").splitlines() if line.strip())
@@ -173,19 +173,19 @@ def _changed_lines(before, after):
         for (_, old), (_, new) in itertools.zip_longest(
             before[start:stop], after[new_start:new_stop], fillvalue=("", "")
         ):
-            same = len(os.path.commonprefix([old, new]))  # noqa: RUF071 (letter by letter is what is wanted)
+            same = len(os.path.commonprefix([old, new]))  # noqa: RUF071 (compare by character)
             yield from (f"{sign} {_excerpt(text, same)}" for sign, text in (("-", old), ("+", new)) if text)
 
 
 def _excerpt(text, place):
-    """Return at most a line of a text, with the given place in it."""
+    """Return at most a line of a text, around the given place."""
     start = max(0, min(place - SHOWN_CHARACTERS // 2, len(text) - SHOWN_CHARACTERS))
     stop = start + SHOWN_CHARACTERS
     return f"{'... ' if start else ''}{text[start:stop]}{' ...' if stop < len(text) else ''}"
 
 
 def _figures(article, page):
-    """Return the files of the images by the name of their figure, or else by their place among the others."""
+    """Map the name of each image's figure, or else its number on the page, to its file."""
     files = {}
     for number, image in enumerate(article.select("img[src]"), start=1):
         figure = image.find_parent(id=re.compile("^fig-"))
@@ -197,7 +197,7 @@ def _figures(article, page):
 
 
 def _difference(old, new):
-    """Return in which way two images differ, or nothing."""
+    """Return how two images differ, or an empty text."""
     if old.read_bytes() == new.read_bytes():
         return ""
     if {old.suffix, new.suffix} - PICTURES:
@@ -210,7 +210,7 @@ def _difference(old, new):
 
 
 def report(changes: dict[str, list[str]], revision: str) -> str:
-    """Return the changes that `diff_site` found as a short list."""
+    """Format the changes that `diff_site` found as a short list."""
     lines = []
     for page, found in changes.items():
         lines += [page, *(f"  {line}" for line in found[:SHOWN_CHANGES])]

@@ -1,7 +1,7 @@
-"""What the book's build adds to Sphinx: an extension, named in ``_config.yml``.
+"""A Sphinx extension for the book's build, named in ``_config.yml``.
 
-- A chapter is read again if it was executed again, and every page if a module of the course or a version changed.
-- A page that holds ``{{ times }}`` gets the times of the last execution of each chapter as a table.
+- Sphinx reads a chapter again if it was executed again, and every page if a module of the course or a version changed.
+- In a page, ``{{ times }}`` becomes a table of the times of the last execution of each chapter.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ TIMES = "{{ times }}"
 
 
 def table_of_times(runs: dict[str, dict]) -> str:
-    """Return how long each chapter took as Markdown, the slowest first.
+    """Return the times of the chapters as a Markdown table, the slowest first.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def table_of_times(runs: dict[str, dict]) -> str:
 
 
 def setup(app):
-    """Connect all this to Sphinx."""
+    """Connect the extension to Sphinx."""
     output = Path(app.outdir).parent
 
     def read(app, name, source):

@@ -103,7 +103,7 @@ def program() -> bytes:
         # The C library tries clone3 first, whose arguments no filter can see, and then takes clone
         rule(ERRNO | errno.ENOSYS, "clone3")
         # A process that shares its memory with its parent can take it over when the parent ends, faster than a
-        # supervisor can count. Only threads share it; Python takes fork where it cannot have vfork.
+        # supervisor can count. Only threads share it; Python forks where nothing else is allowed.
         never = NEW_NAMESPACES | CLONE_PARENT
         for flags in (0, CLONE_VM | CLONE_THREAD):
             rule(ALLOW, "clone", Comparison(0, MASKED_EQUAL, never | CLONE_VM | CLONE_THREAD, flags))

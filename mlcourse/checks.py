@@ -1,7 +1,7 @@
-"""What the test cells of the labs call: compare an answer with what was expected, and say what is wrong.
+"""Checks for the test cells of the labs: compare an answer with the expected value, and explain the mistake.
 
-A test cell opens with `testing`, which names the exercise and the place in the book that helps, and calls `number`,
-`array`, `frame`, `raises` or `that` inside it::
+A test cell opens with `testing`, which names the exercise and the section of the book that helps. Inside it, the cell
+calls `number`, `array`, `frame`, `raises` or `that`::
 
     with checks.testing("mean_squared_error", see="introduction.html#loss"):
         checks.number(
@@ -9,13 +9,13 @@ A test cell opens with `testing`, which names the exercise and the place in the 
             mistakes={"that is the sum of the squared errors, not their mean": 4},
         )
 
-A failed check raises `CheckFailed` with one sentence: what was expected, what came, the likely mistake, and where to
-look. In a notebook that sentence is all that is shown.
+A failed check raises `CheckFailed` with one sentence: the expected value, the actual value, the likely mistake, and
+where to look. A notebook shows only this sentence.
 
-Three things are different in a grader that runs answers in another process than the tests. It sets `_elsewhere` to an
-object with the methods ``without(borrowed, message)``, for the process of the answers, and ``changed(thing)``, which
-says whether an answer has changed something that a test handed over: what it changed was a copy. And it sets `_secret`
-to whole numbers that only the instructor knows, which `rng` and `seed` mix into the seeds of the tests.
+A grader that runs answers in another process than the tests sets two variables. `_elsewhere` is an object with the
+methods ``without(borrowed, message)``, which acts on the process of the answers, and ``changed(thing)``, which says
+whether an answer changed its copy of an argument. `_secret` is a tuple of integers that only the instructor knows;
+`rng` and `seed` mix them into the seeds of the tests.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ _secret: tuple[int, ...] = ()
 
 
 class CheckFailed(AssertionError):
-    """An answer is not what was expected; the message is meant for the student."""
+    """An answer differs from the expected one; the message is for the student."""
 
     def _render_traceback_(self):
         """Show the sentence alone, not the lines of the test (IPython asks the exception for its traceback)."""
@@ -62,15 +62,15 @@ class CheckFailed(AssertionError):
 
 @contextlib.contextmanager
 def testing(name: str, see: str) -> Iterator[None]:
-    """Run the checks of one exercise, so that whatever goes wrong inside becomes one sentence.
+    """Run the checks of one exercise, and turn any error inside into one sentence.
 
-    If nothing does, it prints that they passed. Warnings, and whatever the answer prints, are kept away from the test
-    cell: they never change a score. Figures are closed at the end, so that the cell shows none.
+    If all checks pass, it prints so. It suppresses warnings and everything that the answer prints: they never change a
+    score. It closes all figures at the end, so the cell shows none.
 
     Parameters
     ----------
     name : str
-        What the student was asked to write, as it is called in the notebook.
+        What the student is asked to write, by its name in the notebook.
     see : str
         Page and anchor in the book, for instance ``"introduction.html#loss"``.
 
@@ -131,8 +131,8 @@ def number(
     nan : bool, optional
         Whether NaN is right where NaN is expected; otherwise it is always wrong.
     mistakes : mapping of str to float, or callable that returns one, optional
-        What a wrong value means: each hint with the value that shows the mistake. A function is called only if `actual`
-        is wrong: ``lambda: {...}`` spares right answers what takes long to compute.
+        Hints on typical mistakes, each with the value that the mistake gives. A callable is called only if `actual` is
+        wrong: ``lambda: {...}`` saves right answers a slow computation.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def frame(
 
 
 def raises(error: type[Exception], call: Callable[[], object], what: str, hint: str) -> None:
-    """Check that a call is refused with an error of the right kind.
+    """Check that a call raises an exception of the given type.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def that(condition: object, message: str) -> None:
     condition : bool
         Python's or NumPy's ``True`` passes; anything else does not.
     message : str
-        The sentence for the student: what was expected, what came, the likely mistake; without a full stop.
+        The sentence for the student, without a full stop: the expected value, the actual value, the likely mistake.
 
     Raises
     ------
@@ -285,14 +285,14 @@ def that(condition: object, message: str) -> None:
 
 
 def unchanged(argument: object, before: object, message: str) -> None:
-    """Check that an answer has left something alone that it was handed.
+    """Check that an answer has not modified one of its arguments.
 
     Parameters
     ----------
     argument : numpy.ndarray, pandas.DataFrame, pandas.Series, list, dict, set, numpy.random.Generator or estimator
-        The very thing that was handed over, not a copy.
+        The object that was passed, not a copy.
     before : object
-        A copy of it from before the call: of a generator or an estimator, from `copy.deepcopy`.
+        A copy from before the call; for a generator or an estimator, from `copy.deepcopy`.
     message : str
         The sentence for the student, without a full stop.
 
@@ -317,32 +317,32 @@ def unchanged(argument: object, before: object, message: str) -> None:
 
 
 def rng(number: int) -> np.random.Generator:
-    """Return a generator for the data of a test, which no student can know in advance.
+    """Return a generator for test data that students cannot predict.
 
     Parameters
     ----------
     number : int
-        Tells the generators of a lab apart. Without a grader, it is the seed.
+        Distinguishes the generators of a lab. Without a grader, it is the seed.
 
     Returns
     -------
     numpy.random.Generator
-        In the grader, its seed is made of the number and the secret of the course.
+        In the grader, the seed depends on the number and the secret of the course.
     """
     if not _secret:
         return np.random.default_rng(number)
-    # A hash, since who sees the data of one test could work out its seed
+    # The hash protects the secret: the data of one test may reveal the seed
     text = " ".join(map(str, [*_secret, number]))
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()))
 
 
 def seed(number: int) -> int:
-    """Return a seed for a test that has to hand one over, such as a ``random_state``.
+    """Return a seed for a test that must pass one on, for instance as ``random_state``.
 
     Parameters
     ----------
     number : int
-        Tells the seeds of a lab apart.
+        Distinguishes the seeds of a lab.
 
     Returns
     -------
@@ -354,21 +354,21 @@ def seed(number: int) -> int:
 
 @contextlib.contextmanager
 def without(borrowed: type | Callable | tuple, message: str) -> Iterator[None]:
-    """Refuse answers that borrow the work of a library: inside the block, nothing of what is named can be called.
+    """Refuse answers that call certain functions or classes of a library.
 
     Parameters
     ----------
     borrowed : type, function or tuple of these
-        Classes and functions of libraries, for instance a classifier of scikit-learn that the student was asked to
-        write. A function has to be written in Python.
+        Classes and functions of libraries, for instance a classifier of scikit-learn that the student is asked to
+        write. A function must be written in Python.
     message : str
         The sentence for the student, without a full stop.
 
     Yields
     ------
     None
-        Inside the block, ``kind(...)`` of a class and all of its methods, and a function by whatever name, raise
-        `CheckFailed` with the message.
+        Inside the block, creating an instance, calling a method of the class, or calling the function under any name
+        raises `CheckFailed` with the message.
 
     Raises
     ------
@@ -399,7 +399,7 @@ def without(borrowed: type | Callable | tuple, message: str) -> Iterator[None]:
 
 
 def _code_that_refuses(message):
-    """Return code for a function that raises `CheckFailed`: unlike a name, it is the same wherever it was imported."""
+    """Return code that raises `CheckFailed`, to put into a function: this works under every name of the function."""
     space = {}
     exec(
         f"def refuse(*arguments, **options):\n"
@@ -441,7 +441,7 @@ def _same_column(actual, expected, rtol, atol):
 
 
 def _numbers(value, what):
-    """Return `value` as an array of floats; refuse what is no real number."""
+    """Return `value` as an array of floats; refuse anything but real numbers."""
     _refuse_empty(value, what)
     try:
         values = np.asarray(value)
@@ -481,15 +481,15 @@ def _show(values):
 
 
 def _shorten(text, length=200):
-    """Return the text on one line, without its middle if it is too long: messages often end in the advice."""
+    """Return the text on one line; cut the middle of a long one, since messages often end with advice."""
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[: length // 2]} … {text[-length // 2 :]}"
 
 
 def _line_of_answer(error):
-    """Return the last line of the student's cells that was running, never one of the test cell itself.
+    """Return the last line of the student's cells in the traceback, never a line of the test cell.
 
-    An error that comes from another process carries the line along, in its attribute `line_of_answer`.
+    An error from another process has the line in its attribute `line_of_answer`.
     """
     line = getattr(error, "line_of_answer", None)
     if line is None:

@@ -27,7 +27,7 @@ def main(arguments=None):
         parser.error("unrecognized arguments: " + " ".join(others))
     options.others = others
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may contain characters that the terminal lacks
     try:
         sys.exit(options.run(options) or 0)
     except CourseError as error:
@@ -64,7 +64,7 @@ def make_parser():
 
 
 def command_modules():
-    """Return the modules that bring commands, the students' first; a package without its dependencies brings none."""
+    """Return the modules with commands, the students' first; skip packages whose dependencies are missing."""
     found = [student]
     if sys.version_info < (3, 10):  # noqa: UP036 (`mlcourse doctor` then says what to install)
         return found

@@ -104,7 +104,7 @@ def load_toy_classification(split="train"):
     ValueError
         If `split` is neither "train" nor "test".
     """
-    from sklearn.datasets import make_blobs  # takes a second, and not every reader of data needs it
+    from sklearn.datasets import make_blobs  # takes a second, and only this function needs it
     from sklearn.model_selection import train_test_split
 
     _check_split(split)
@@ -153,14 +153,14 @@ def make_gaussians(n_samples, rng, shape):
 
 
 def gaussian_classes(shape, angle=0.0):
-    """Return the true means and covariances behind `make_gaussians`, which no model knows.
+    """Return the true means and covariances of the classes in `make_gaussians`.
 
     Parameters
     ----------
     shape : {"one-covariance", "round-and-elongated"}
         As for `make_gaussians`.
     angle : float, default 0
-        Direction of the elongated class in degrees: of a draw, the first number of its generator,
+        Direction of the elongated class in degrees. In a draw, it is the first number of the generator,
         ``rng.normal(0, 57)``. The other shape has no direction.
 
     Returns
@@ -186,7 +186,7 @@ def _check_shape(shape):
 
 
 def _means_and_spreads(shape, angle):
-    """Return what takes standard normal noise z to class c: means[c] + spreads[c] @ z."""
+    """Return means and spreads: means[c] + spreads[c] @ z turns standard normal noise z into class c."""
     if shape == "one-covariance":
         return np.array([[0.0, 0.0], [2.35, 0.0]]), np.stack([np.linalg.cholesky([[1, 0.5], [0.5, 1]])] * 2)
     along = np.array([np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))])
@@ -254,7 +254,7 @@ def load_us_states():
     """
     import geopandas  # takes a second, and only this function needs it
 
-    with _data_file("us_states_2016.geojson").open("rb") as file:  # GDAL's own reading goes unseen
+    with _data_file("us_states_2016.geojson").open("rb") as file:  # the tracker does not see files that GDAL opens
         return geopandas.read_file(file)[["NAME", "STUSPS", "geometry"]]
 
 
@@ -263,11 +263,11 @@ def load_statlog_satellite():
 
     .. warning::
        Do not cross-validate on randomly drawn folds. The windows are cut from one small scene and overlap their
-       neighbours, so that random folds put the same pixels into training and validation (leakage). Every window with
-       split "test" overlaps with windows of split "train", too: a score on them says how well gaps within this scene
-       are filled. It is too good for places without labels nearby. For those, take blocks of consecutive training
-       rows as folds: within each split, the rows follow the scene from north to south. Open the test set once, at
-       the end.
+       neighbours, so random folds put the same pixels into training and validation (leakage). Every window with
+       split "test" overlaps with windows of split "train", too: a score on them measures how well a model fills gaps
+       within this scene. It is too optimistic for places without labels nearby. For those, use blocks of consecutive
+       training rows as folds: within each split, the rows follow the scene from north to south. Use the test set
+       once, at the end.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def _read_floats(name):
 
 @functools.cache
 def _columns(path):
-    # NumPy reads every bit of a float; older versions of pandas.read_csv miss the last one of some
+    # NumPy reads floats exactly; older versions of pandas.read_csv get the last bit of some wrong
     with path.open(encoding="utf-8") as file:
         names = file.readline().strip().split(",")
         columns = np.loadtxt(file, delimiter=",", unpack=True)

@@ -1,7 +1,7 @@
-"""Figures with sliders: a picture for each value, all drawn when the book is built, so that a page needs no server.
+"""Figures with sliders: the build draws a picture for each value, so the page needs no server.
 
-The page holds one of the pictures whole, as SVG in an image, and of the others only the lines that differ.
-`book/_static/explore.js` adds the sliders and puts the lines in. Without it the picture and its sentence stay.
+The page contains one complete picture, as an SVG image, and only the differing lines of the others.
+`book/_static/explore.js` adds the sliders and replaces the lines. Without it, the page shows the first picture.
 """
 
 import difflib
@@ -20,7 +20,7 @@ _AS_THEY_ARE = "".join(chr(code) for code in range(32, 127) if chr(code) not in 
 
 
 class Explorable:
-    """What a cell shows for a figure with sliders: HTML in a page, a line of text elsewhere."""
+    """The output of a cell with sliders: HTML in a page, a line of text elsewhere."""
 
     def __init__(self, markup: str, summary: str):
         self._markup, self._summary = markup, summary
@@ -45,15 +45,15 @@ def figure(draw: Callable, sliders: Mapping[str, Sequence], *, start: Sequence, 
     start : sequence
         The value of each slider in the picture that is shown first, on paper, and in Jupyter.
     say : function
-        ``say(*values)`` returns the sentence below the picture, which a screen reader reads after a move: what can be
-        seen, with its numbers.
+        ``say(*values)`` returns the sentence below the picture, which a screen reader reads after a move. It describes
+        the picture, with numbers.
     alt : str
         What the first picture shows and how it changes, for those who cannot see it.
 
     Returns
     -------
     Explorable
-        End the cell with it.
+        Must be the last expression of the cell.
 
     Raises
     ------
@@ -62,15 +62,15 @@ def figure(draw: Callable, sliders: Mapping[str, Sequence], *, start: Sequence, 
 
     Notes
     -----
-    The pictures of a figure together should weigh less than 60 kB when compressed; a test of the site prints how much
-    they do. An image in one is light with ``imshow(..., interpolation="none")`` and few pixels.
+    All pictures of a figure together should take less than 60 kB when compressed; a test of the site prints their
+    size. To keep an image small, use ``imshow(..., interpolation="none")`` and few pixels.
     """
     values = [list(of_slider) for of_slider in sliders.values()]
     states = list(itertools.product(*values))
     if tuple(start) not in states:
         raise ValueError(f"explore.figure starts at {tuple(start)}, which is not a combination of the sliders' values.")
     places = _places_of_axes(_drawn(draw, start))
-    with plt.rc_context({"figure.constrained_layout.use": False}):  # else it would be computed anew for each
+    with plt.rc_context({"figure.constrained_layout.use": False}):  # keep the axes of the first picture
         pictures = [_svg_lines(_drawn(draw, state), places) for state in states]
     first = states.index(tuple(start))
     data = {
@@ -92,13 +92,13 @@ def figure(draw: Callable, sliders: Mapping[str, Sequence], *, start: Sequence, 
 
 
 def difference(before: list[str], after: list[str]) -> list[list]:
-    """Return what turns the lines `before` into the lines `after`.
+    """Return the changes that turn the lines `before` into the lines `after`.
 
     Returns
     -------
     list of [int, int, str]
-        From the last to the first: the lines from the first number up to the second, without it, give way to the text,
-        which is empty if they just go. No line of a picture is empty.
+        From the last change to the first: the start and stop of the lines to replace, and the replacement, which is
+        empty if the lines are deleted. No line of a picture is empty.
     """
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     changes = [

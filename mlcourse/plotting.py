@@ -1,4 +1,4 @@
-"""The course's figures: one style, and the plots that the chapters and labs draw again and again."""
+"""The course's figures: one style, and the plots that several chapters and labs use."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def use_style():
 def plot_predictions(model, X, y=None, *, interval=None, ax=None, label=None, n_points=400, **line_options):
     """Draw what a regression model predicts along one feature, and the training points if `y` is given.
 
-    Call it several times with the same `ax` to compare models, and `y` only once; then ``ax.legend()``.
+    To compare models, call it several times with the same `ax`, pass `y` only once, then call ``ax.legend()``.
 
     Parameters
     ----------
@@ -129,15 +129,15 @@ def plot_decision_regions(
     for name, colour, marker in zip(classes, PALETTE, MARKERS):
         _scatter_class(ax, points[labels == name], name, colour, marker, marker_size)
     if legend:
-        names = ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # hides no region
+        names = ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)  # beside the regions
         for handle in names.legend_handles:
-            handle.set_sizes([MARKER_SIZE])  # to be read also where the points are small
+            handle.set_sizes([MARKER_SIZE])  # legible even if the points are small
     _label_axes(ax, *feature_names)
     return ax
 
 
 def plot_posteriors(model, X, y, *, feature_names=None, n_grid=120):
-    """Draw the posterior probability of each class in four steps, and last the regions of the predicted classes.
+    """Draw the posterior probability of each class in four steps, then the regions of the predicted classes.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def plot_california(housing, values, *, ax=None, label=None, **point_options):
     west, south, east, north = outline.total_bounds
     ax.set(xlim=(west - 0.3, east + 0.3), ylim=(south - 0.3, north + 0.3))
     ax.set_aspect(1 / np.cos(np.deg2rad((south + north) / 2)))
-    ax.set(xlabel=names[0], ylabel=names[1])  # geopandas gave them names of its own
+    ax.set(xlabel=names[0], ylabel=names[1])  # geopandas sets other labels
     if label is not None:
         ax.figure.colorbar(points, ax=ax, label=label)
     return ax
@@ -251,7 +251,7 @@ def _check_columns(X, n_columns, purpose):
 
 
 def _in_the_form_of(X, grid):
-    # A model that was trained with column names wants to see them again
+    # A model that was trained with column names expects them when it predicts
     return pd.DataFrame(grid, columns=X.columns) if isinstance(X, pd.DataFrame) else grid
 
 

@@ -1,8 +1,8 @@
-"""Questions that a reader answers in the page, with keys that the chapter's own cells compute.
+"""Questions that a reader answers in the page, with answer keys that the chapter's cells compute.
 
-A cell ends in `choice` or `number`. Whether an option is right is computed from the chapter's data, never typed, so
-that a key cannot be wrong, and a library that changes what is right fails the build. ``book/_static/quiz.js`` checks
-the answers; without it the answer and every explanation unfold, and in print they stand below the question.
+A cell ends in `choice` or `number`. The cell computes from the chapter's data which options are right, so a key cannot
+be wrong. If a new version of a library changes the right answer, the build fails. ``book/_static/quiz.js`` checks the
+answers. Without it, the answer and every explanation unfold; in print they stand below the question.
 """
 
 import hashlib
@@ -26,26 +26,26 @@ class Answer:
 
     @property
     def key(self) -> str:
-        """What a reader's device remembers: a hash of the text, so that a changed answer is not taken for the old."""
+        """Hash of the text, which the reader's browser stores: an edited answer gets a new key."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
 class Quiz:
-    """A question with its answers; as the value of a cell it is shown as HTML.
+    """A question with its answers, which Jupyter shows as HTML.
 
     Attributes
     ----------
     name : str
-        The name by which the answer is remembered and a later chapter recalls the question.
+        The browser stores the answer under this name, and later chapters recall the question by it.
     question : str
         Markdown with ``$math$``, in one paragraph.
     answers : tuple of Answer
-        One of them is right. In the order in which they are shown.
+        In display order. Exactly one is right.
     decimals : int or None
-        To how many decimals a number is wanted; None for a choice among the answers.
+        Number of decimals of the answer; None for a choice among the answers.
     unit : str
-        Of the number.
+        Unit of the number.
     """
 
     name: str
@@ -99,24 +99,24 @@ class Quiz:
 def choice(name: str, question: str, *options: tuple[str, bool, str]) -> Quiz:
     """Return a question with one right answer among several.
 
-    The order of the options in the call does not matter: those that begin with a number are shown in ascending order,
-    others in an order that follows from their texts.
+    The order of the options in the call does not matter: if all begin with a number, they are sorted by it, otherwise
+    by a hash of their texts.
 
     Parameters
     ----------
     name : str
-        Small letters, digits and hyphens; unique in the book.
+        Lower-case letters, digits and hyphens; unique in the book.
     question : str
         Markdown with ``$math$``, in one paragraph.
     *options : tuple of (str, bool, str)
-        The text, whether it is right, and why; for a wrong one, which mistake leads to it. Both texts in Markdown.
-        Compute the truth from the data or the models of the chapter.
+        The text, whether it is right, and why; for a wrong one, the mistake that leads to it. Both texts in Markdown.
+        Compute the truth value from the data or the models of the chapter.
 
     Raises
     ------
     ValueError
-        If not exactly one option is right, a truth is no bool, a text or an explanation is missing, or two options
-        have the same text.
+        If not exactly one option is right, a truth value is not a bool, a text or an explanation is missing, or two
+        options have the same text.
     """
     _check_name(name)
     for text, is_right, _ in options:
@@ -141,7 +141,7 @@ def number(
     decimals: int = 2,
     unit: str = "",
 ) -> Quiz:
-    """Return a question that is answered by a number.
+    """Return a question whose answer is a number.
 
     Parameters
     ----------
@@ -152,17 +152,17 @@ def number(
     why : str
         How to get it.
     *mistakes : tuple of (float, str)
-        The numbers that typical mistakes give, computed too, and what the mistake is.
+        The results of typical mistakes, computed too, each with an explanation of the mistake.
     decimals : int
-        To how many decimals the number is asked.
+        Number of decimals that the reader gives.
     unit : str
-        Shown behind the number.
+        Shown after the number.
 
     Raises
     ------
     ValueError
-        If a number is not finite, a mistake gives the same number as another or as the right way, there is no mistake,
-        or an explanation is missing.
+        If a number is not finite, a mistake gives the right number or that of another mistake, there is no mistake, or
+        an explanation is missing.
     """
     _check_name(name)
     if not mistakes or not all(math.isfinite(value) for value in (answer, *(value for value, _ in mistakes))):
@@ -193,7 +193,7 @@ def _checked(name, answers):
 
 
 def _place(name, answers):
-    """Return the key to sort by: the number at the head of the text if all have one, else a hash of name and text."""
+    """Return the sort key: the number at the start of the text if all have one, else a hash of name and text."""
     numbers = {one: re.match(r"\$?([-−]?\d[\d,]*(?:\.\d+)?)(?![\w.])", one.text) for one in answers}
     if all(numbers.values()):
         return lambda one: float(numbers[one][1].replace(",", "").replace("−", "-"))
@@ -201,7 +201,7 @@ def _place(name, answers):
 
 
 def _html(text):
-    """Return a line of Markdown as HTML, with formulas in the form that both Sphinx and JupyterLab typeset."""
+    """Convert a line of Markdown to HTML, with formulas in the form that both Sphinx and JupyterLab typeset."""
     return _MARKDOWN.renderInline(" ".join(text.split()))
 
 

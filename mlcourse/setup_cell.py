@@ -1,4 +1,4 @@
-"""The first cell of every notebook that leaves the repository: where it came from, and how it gets what it needs."""
+"""The first cell of every published notebook: it names the source and installs what is missing."""
 
 import json
 import tomllib
@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
-# What chapters and labs import, themselves or through `mlcourse`. Ranges stand in pyproject.toml.
+# Packages that chapters and labs import, directly or through `mlcourse`; pyproject.toml has the version ranges
 IMPORTED = (
     "numpy",
     "pandas",
@@ -43,19 +43,19 @@ if importlib.util.find_spec("mlcourse") is None:
 
 
 def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
-    """Return the cell with which a notebook sets itself up.
+    """Return the set-up cell of a notebook.
 
     Parameters
     ----------
     path : str
         The notebook's source in the repository, such as ``book/trees-and-forests.md``.
     root : pathlib.Path
-        The repository of the course, which knows its own address (``_config.yml``) and version (``pyproject.toml``).
+        The repository of the course, with its address in ``_config.yml`` and its version in ``pyproject.toml``.
 
     Returns
     -------
     nbformat.NotebookNode
-        A code cell that JupyterLab and Colab show folded.
+        A code cell that JupyterLab and Colab collapse.
     """
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,8 +1,8 @@
-"""Run a command as another user, who can reach the interpreter and this checkout wherever they are.
+"""Run a command as another user, with access to the interpreter and this checkout.
 
     python tests/as_user.py UID COMMAND...
 
-Only root can do that. Folders on the way that are closed to other users are covered, for this command alone.
+Only root can run it. It mounts empty folders over those that other users cannot enter, for this command only.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""The benchmark of `make bench`: how fast submissions are graded, as ratios against plain nbgrader in the same run.
+"""The benchmark of `make bench`: the speed of grading, relative to plain nbgrader in the same run.
 
     python tests/bench.py [--plain 2] [--class-size 12] [--dask] [LAB ...]
 
-Half of a class hand in the instructor's answers, the others one of the wrong answers of ``tests/answers/`` among them,
-everybody with a line of their own, so that no two notebooks are the same. The time for one more submission is the
-difference between two classes, divided by the difference of their sizes: the start of the sandbox counts for neither.
+Half of a class hand in the instructor's answers. The others replace one of them with a wrong answer of
+``tests/answers/``. Each notebook has an extra line, so that all differ. The time for one more submission is the
+difference between two classes, divided by the difference of their sizes, so the start of the sandbox does not count.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def bench(lab, options):
 
 
 def whole_class(lab, size, **where):
-    """Return the seconds in which a class is graded that was never graded before."""
+    """Return the seconds to grade a class for the first time."""
     forget(lab)
     hand_in(lab, size)
     return timed(lambda: grade_class(lab.name, lab.root, **where))
@@ -133,7 +133,7 @@ def plain_nbgrader(lab):
 
 
 def own_cells(cells):
-    """Return the seconds that the student's cells take without any test, of a worker that runs already."""
+    """Return the seconds that the student's cells take without any test, in a worker that runs already."""
     worker = Worker()
     cells = [cell for cell in cells if cell.grade_id is None]
     worker.grade(cells)

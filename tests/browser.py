@@ -1,6 +1,6 @@
-"""What tests ask of a page in a browser."""
+"""Scripts with which tests inspect a page in a browser."""
 
-# As before printing, everything is shown: formulas and pictures that would wait for the reader. Returns what failed.
+# Load all lazy formulas and pictures, as before printing. Returns the pictures that failed.
 SHOW_ALL = """async () => {
   await startMathJax?.();
   dispatchEvent(new Event("beforeprint"));
@@ -10,11 +10,11 @@ SHOW_ALL = """async () => {
   const tried = await Promise.all([...document.images].filter((image) => image.checkVisibility()).map(failed));
   return tried.filter((one) => one);
 }"""
-# The pictures whose height does not follow their width
+# Pictures with a wrong aspect ratio
 DISTORTED = """() => [...document.querySelectorAll("article img")].filter((image) => image.checkVisibility())
   .filter((image) => Math.abs(image.height * image.naturalWidth / image.width / image.naturalHeight - 1) > 0.02)
   .map((image) => image.src)"""
-# The boxes that hide a part of what they hold, formulas for assistive technology left out
+# Boxes that hide a part of their content, except formulas for assistive technology
 CUT = """() => [...document.querySelectorAll("main *")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1 && !one.closest("mjx-container"))
   .filter((one) => ["hidden", "clip"].includes(getComputedStyle(one).overflowX) && one.checkVisibility())

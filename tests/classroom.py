@@ -1,4 +1,4 @@
-"""A class made up in a gradebook and as autograded notebooks, without a run of nbgrader."""
+"""A fictitious class: a gradebook and autograded notebooks, made without a run of nbgrader."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ def empty_gradebook():
 
 
 class Classroom:
-    """A gradebook and the folder of its course; the caller says every mark."""
+    """A gradebook and the folder of its course; the caller sets every mark."""
 
     def __init__(self, root):
         self.root = root
@@ -46,7 +46,7 @@ class Classroom:
         self.gradebook.update_or_create_student(student, **about)
 
     def hand_in(self, lab, student, automatic, by_hand=(), late=0.0):
-        """Record a submission: automatic points and marks given by hand; a written answer without a mark waits."""
+        """Record a submission: automatic points and manual marks; a written answer without a mark needs grading."""
         self.add_student(student)
         with self.gradebook.db.no_autoflush:
             submission = self.gradebook.update_or_create_submission(lab, student)
@@ -60,7 +60,7 @@ class Classroom:
         self.gradebook.db.commit()
 
     def write_autograded(self, lab, student, code=(), hints=(), **known):
-        """Write the notebook that the grader leaves: code of solution cells, hints of test cells, and what it noted."""
+        """Write an autograded notebook: code of solution cells, hints of test cells, and metadata of the grader."""
         cells = [_cell(grade_id, source, solution=True) for grade_id, source in dict(code).items()]
         for grade_id, hint in dict(hints).items():
             error = {"output_type": "error", "ename": "CheckFailed", "evalue": hint, "traceback": []}
@@ -68,7 +68,7 @@ class Classroom:
         _write(self.root / "autograded" / student / lab / f"{lab}.ipynb", cells, {"mlcourse": known})
 
     def write_release(self, lab, title, sections, stubs=()):
-        """Write the lab as it is released: the sections with the graded cells in each, and the given code."""
+        """Write the released lab: the sections with the graded cells in each, and the given code."""
         cells = [{"cell_type": "markdown", "metadata": {}, "source": f"# {title}\n\nA story."}]
         for heading, grade_ids in sections.items():
             cells.append({"cell_type": "markdown", "metadata": {}, "source": [f"## {heading}\n", "\n", "What to do."]})

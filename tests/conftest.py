@@ -16,16 +16,16 @@ from paths import CHAPTERS, COURSES, ROOT
 from unchanged import hashes, inputs_of, unit_of
 
 matplotlib.use("Agg")
-# A look for garbage takes long among the objects of all tests, and most of them are never let go
+# Garbage collection is slow among the objects of all tests, and most of them live until the end
 gc.set_threshold(100_000, 50, 100)
 
 
-# Files with few tests that take long: begun first, they do not keep one core busy at the end while the other waits
+# Files with few slow tests. They run first, so that the other cores do not wait for them at the end.
 LONG = ("test_printing", "test_labs", "test_jupyterlab", "test_formgrader", "test_grade", "test_hostile", "test_book")
 
 
 class LoadFileAndPart(LoadFileScheduling):
-    """Keep the tests of a file on one worker, but spread labs and chapters where a file takes them in turn."""
+    """Keep the tests of a file on one worker, but distribute a file's tests of different labs and chapters."""
 
     def _split_scope(self, nodeid):
         scope, part = super()._split_scope(nodeid), re.search(rf"\[.*?(lab-\d\d|{'|'.join(CHAPTERS)})", nodeid)
@@ -45,7 +45,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_xdist_auto_num_workers():
-    """One worker more than there are cores, since tests often wait for a server, a browser, or a limit of time."""
+    """Use one worker more than there are cores, since tests often wait for a server, a browser or a timeout."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
@@ -77,9 +77,9 @@ def pytest_runtest_setup():
 
 @pytest.fixture(autouse=True)
 def inputs(request):
-    """Fail a test that reads a file of the repository which `unchanged` does not count among its inputs.
+    """Fail a test that reads a file of the repository which is not among its inputs in `unchanged`.
 
-    `test_rooms` looks after what tests import.
+    `test_rooms` checks what tests import.
     """
     yield
     opened = {os.path.relpath(path, ROOT).replace(os.sep, "/") for path in OPENED if not path.endswith(".py")}
@@ -90,7 +90,7 @@ def inputs(request):
 
 @pytest.fixture(scope="session")
 def bubblewrap():
-    """What the sandbox for students' code is made of."""
+    """Skip the test if the programs for the sandbox are missing; fail it in CI."""
     if message := missing():
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
@@ -104,7 +104,7 @@ def chromium():
     from playwright.sync_api import sync_playwright
 
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    # Room for the short-lived objects of axe, which otherwise spends a tenth of its time on collecting them
+    # Axe creates many short-lived objects: with the default heap, it spends a tenth of its time on collecting them
     options.append("--js-flags=--min-semi-space-size=32 --max-semi-space-size=64")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=options)
@@ -114,7 +114,7 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def address():
-    """Where the built site is served."""
+    """The address of a server for the built site."""
     site = str(ROOT / "_build" / "html")
 
     class Quiet(http.server.SimpleHTTPRequestHandler):

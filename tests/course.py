@@ -1,8 +1,8 @@
-"""A throw-away course: its labs are released, handed in by a class of six, and graded, all by nbgrader itself.
+"""A temporary course: nbgrader releases its labs, collects them from a class of six, and grades them.
 
-``released`` hands in the notebook untouched, ``half`` the first half of the exercises, ``perfect`` the instructor's
+``released`` hands in the notebook unchanged, ``half`` the first half of the exercises, ``perfect`` the instructor's
 answers, ``noisy`` the same with prints and warnings everywhere, ``wrong`` the same with a function that returns None,
-and ``script`` a notebook that wants to run something in the grader's browser.
+and ``script`` a notebook that tries to run a script in the grader's browser.
 """
 
 import ast
@@ -43,7 +43,7 @@ def make_course(root, labs):
 
 
 class Lab:
-    """A lab of the course at `root`: its notebooks, and what became of the class."""
+    """A lab of the course at `root`: its notebooks, and the results of the class."""
 
     def __init__(self, root, name):
         self.root, self.name = root, name
@@ -69,7 +69,7 @@ class Lab:
         }
 
     def filled_in(self, answers):
-        """Return the student notebook with `answers`, code or text by grade_id, and what given cells showed."""
+        """Return the student notebook with `answers`, code or text by grade_id, and outputs of given cells."""
         notebook = copy.deepcopy(self.released)
         for cell in notebook.cells:
             cell.source = answers.get(grade_id(cell), cell.source)
@@ -78,14 +78,14 @@ class Lab:
         return notebook
 
     def hand_in(self):
-        """Put the notebook of every student where it is graded."""
+        """Put the notebook of every student into the folder of submissions."""
         for student, notebook in self.submitted.items():
             path = self.root / "submitted" / student / self.name / f"{self.name}.ipynb"
             path.parent.mkdir(parents=True)
             nbformat.write(notebook, path)
 
     def read_written_answers(self):
-        """Keep what the grader said, and do what a person does: give the written answers of `noisy` all points."""
+        """Save the automatic results, then give the written answers of `noisy` full marks, as a person would."""
         self.automatic = self.read_scores("auto_score")
         self.waiting = self.read_scores("needs_manual_grade")
         with self.gradebook() as gradebook:
@@ -128,12 +128,12 @@ class Lab:
         return self.root / "grades.csv"
 
     def messages(self, student):
-        """Return what every test cell that failed said to a student, by grade_id."""
+        """Return the message of each test cell that failed for a student, by grade_id."""
         raised = errors(self.autograded(student))
         return {name: raised[name] for name in self.tests if name in raised}
 
     def secrets(self, region):
-        """Return the lines of at least 20 visible characters in the regions of one kind, unless they are also given."""
+        """Return the lines of at least 20 visible characters in regions of one kind, except those in given code."""
         return secret_lines(self.source, region)
 
 
@@ -144,7 +144,7 @@ class Course:
         make_course(root, names)
         self.labs = {name: Lab(root, name) for name in names}
         for lab in self.labs.values():
-            # The noisy answers are the perfect ones, and the wrong notebook may hold the attacks as well
+            # `noisy` contains the answers of `perfect`, and `wrong` can contain the attacks of `script`
             wrong = with_attacks(copy.deepcopy(lab.submitted["wrong"]))
             for cell in wrong.cells:
                 cell.source = ATTACK if grade_id(cell) in lab.written else cell.source
@@ -152,7 +152,7 @@ class Course:
 
     @functools.cached_property
     def graded(self):
-        """The labs after all that an instructor does: grade, read written answers, write feedback, export."""
+        """The labs after all steps of an instructor: grade, mark written answers, write feedback, export."""
         first, *_ = labs = self.labs.values()
         for lab in labs:
             lab.hand_in()
@@ -186,14 +186,14 @@ def noisy(code):
 
 
 def returning_none(code):
-    """Let the last function of a cell return None."""
+    """Make the last function of a cell return None."""
     tree = ast.parse(code)
     [node for node in tree.body if isinstance(node, ast.FunctionDef)][-1].body = ast.parse("return None").body
     return ast.unparse(tree)
 
 
 def with_attacks(notebook):
-    """Add cells that carry a script in a text, in an output, and in an error message."""
+    """Add cells with a script in a text, in an output, and in an error message."""
     notebook.cells += [
         nbformat.v4.new_markdown_cell(ATTACK),
         *(nbformat.v4.new_code_cell(f"display({{{kind!r}: {ATTACK!r}}}, raw=True)") for kind in LIVELY),
@@ -203,7 +203,7 @@ def with_attacks(notebook):
 
 
 def errors(notebook):
-    """Return what the cells of a notebook raised, by grade_id, or for other cells by their own identifier."""
+    """Return the error messages of the cells of a notebook, by grade_id or else by the cell's identifier."""
     return {
         grade_id(cell) or cell.id: output.evalue
         for cell in notebook.cells
@@ -213,7 +213,7 @@ def errors(notebook):
 
 
 def text_of(path):
-    """Return all the text of a file: as it stands and, of a page or a notebook, as a person reads it."""
+    """Return the raw text of a file and, for a page or a notebook, also the text that a person reads."""
     text = path.read_text(encoding="utf-8", errors="ignore")
     if path.suffix == ".ipynb":
         text += "".join(f"\n{cell.source}" for cell in nbformat.reads(text, as_version=4).cells)
@@ -226,7 +226,7 @@ MARKERS = [f"BEGIN {region}" for region in REGIONS]
 
 
 def leaks(secrets, paths):
-    """Return a sentence for each secret line, and each marker, that a file holds."""
+    """Return a sentence for each secret line and each marker that a file contains."""
     found, lines = [], {line: squeezed(line) for line in sorted(secrets)}
     for path in paths:
         text = squeezed(text_of(path))
@@ -237,7 +237,7 @@ def leaks(secrets, paths):
 
 
 class LiveParts(HTMLParser):
-    """Collect what a browser would run of a page."""
+    """Collect the parts of a page that a browser would run."""
 
     def __init__(self, page):
         super().__init__()

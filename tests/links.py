@@ -1,8 +1,8 @@
-"""Ask every address outside the course that its pages and sources name: `make check-links`.
+"""Check every external address that pages and sources name: `make check-links`.
 
     python tests/links.py [--timeout 20] [--retries 2]
 
-Links within the site are checked by test_site.py at every `make test`; other hosts come and go by themselves.
+In `make test`, test_site.py checks the links within the site only, since other hosts come and go.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SOURCES = (
     "solutions/*.md",
 )
 ADDRESS = re.compile(r"https?://[^\s<>()\[\]{}\"'`|\\]+")
-# Not links: this machine, and names that only look like addresses
+# Not links: addresses of this machine, and identifiers that look like addresses
 NO_LINK = re.compile(r"https?://(?:127\.0\.0\.1|localhost|www\.w3\.org/(?:1999|2000)/)")
 BROWSER = {"User-Agent": "Mozilla/5.0 (compatible; link check of a course)"}
 AGAIN = (429, 500, 502, 503, 504)
@@ -40,7 +40,7 @@ FINE, MOVED, REFUSED, BROKEN, SILENT = "fine", "moved", "refused", "broken", "si
 
 @dataclass
 class Answer:
-    """What came of asking an address: one of the words above, and why."""
+    """The result for an address: one of the words above, and the reason."""
 
     result: str
     reason: str = ""
@@ -94,8 +94,8 @@ def ask_all(addresses, timeout, retries):
 
 
 def ask(session, address, timeout):
-    """Ask for the head of a page, and for the page itself where the head is refused."""
-    # doi.org knows whether it has an address; many publishers behind it let no program in
+    """Request the head of a page, and the page itself if the head is refused."""
+    # doi.org itself says whether a DOI exists; many publishers refuse programs
     follow = not address.startswith("https://doi.org/")
     try:
         answer = session.head(address, timeout=timeout, allow_redirects=follow)
@@ -114,7 +114,7 @@ def ask(session, address, timeout):
 def why_silent(cause, timeout):
     if isinstance(cause, urllib3.exceptions.NameResolutionError):
         return "no such host"
-    # Refused: urllib3 counts this among the time-outs
+    # The connection was refused: urllib3 counts this among the time-outs
     if isinstance(cause, urllib3.exceptions.NewConnectionError):
         return "no connection"
     return f"no answer within {timeout:g} s" if isinstance(cause, urllib3.exceptions.TimeoutError) else "no connection"
@@ -131,7 +131,7 @@ def judged(answer):
 
 
 def report(answers, places):
-    """Print what needs a look as one table, with where it stands, and return the exit code."""
+    """Print a table of the addresses that need a look, with their places, and return the exit code."""
     counts = Counter(answer.result for answer in answers.values())
     if answers and counts[SILENT] == len(answers):
         print(f"Error: no network: none of {len(answers)} addresses answered, so none was checked", file=sys.stderr)

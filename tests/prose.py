@@ -1,4 +1,4 @@
-"""The sentences of the course: what a source says in words, without its code, formulas and addresses."""
+"""Extract the prose of a source, without its code, formulas and addresses."""
 
 import ast
 import io
@@ -7,7 +7,7 @@ import textwrap
 import tokenize
 
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.M | re.S)
-# What opens a cell: its options as YAML between lines of dashes, or one a line
+# The options at the start of a cell: YAML between lines of dashes, or one option per line
 OPTIONS = re.compile(r"\A---\n.*?^---\n|\A(?::[\w-]+:[^\n]*\n)*", re.M | re.S)
 WITHIN_PARAGRAPH = r"(?:[^{0}\n]|\n(?!\s*\n))*"
 NO_PROSE = re.compile(
@@ -18,7 +18,7 @@ NO_PROSE = re.compile(
     r"|\]\([^)]*\)|^\([\w-]+\)=$|^:[\w-]+:.*?$|^(?::::*|```+)(?:\{[\w-]+\})?",  # targets, labels, options, directives
     re.M | re.S,
 )
-# In a docstring: names of things, and the lines that give parameters their types
+# In a docstring: code in backquotes, and the lines with the types of parameters
 NO_PROSE_IN_TEXTS = re.compile(r"``[^`]*``|`[^`]*`|^ *\w[\w, *]* : .*?$", re.M)
 # In a line: placeholders, addresses, paths and names with a dot
 NO_WORDS = re.compile(r"\{[^}]*\}|https?://\S+|[\w.*-]*[/\\#][\w./\\#*-]+|\w+(?:\.\w+)+")
@@ -26,10 +26,10 @@ WORD = re.compile(r"(?<![\w@#=])[^\W\d_]+(?:['’][^\W\d_]+)*(?![\w(=@\[])")
 
 
 def words_of(path):
-    """Yield each word of a source and the number of its line.
+    """Yield each word of a source with its line number.
 
-    Of Markdown that is the text, with captions, alt texts and what the cells say; of Python the comments, the
-    docstrings and the messages. Left out are code, formulas, addresses, abbreviations and names such as `KFold`.
+    In Markdown, the words are those of the text, captions, alt texts and the prose of cells; in Python, those of
+    comments, docstrings and messages. Code, formulas, addresses, abbreviations and names such as `KFold` are left out.
     """
     text = path.read_text("utf-8").replace("&shy;", "")
     prose = of_python(text) if path.suffix == ".py" else of_markdown(text)
@@ -46,14 +46,14 @@ def of_markdown(text):
 
 
 def of_cell(text):
-    """Return the caption and the alt text of a cell, and what its code says."""
+    """Return the caption, the alt text and the prose of a cell."""
     end = OPTIONS.match(text).end()
     options = re.sub(r"^ *(?:name|tags):.*?$|^:.*?$|^ *\w+: ?|^---$", "", text[:end], flags=re.M)
     return options + of_python(text[end:])
 
 
 def of_python(text):
-    """Return the comments of Python code, and its texts of four words and more, each on its line."""
+    """Return the comments and the strings of at least four words in Python code, each on its line."""
     code = textwrap.dedent(text)
     said = [
         (token.start[0], token.string)
@@ -70,7 +70,7 @@ def of_python(text):
 
 
 def texts(node):
-    """Yield each text of a piece of code with the number of its line; values in an f-string count as a number."""
+    """Yield each string of a syntax tree with its line number; values in an f-string become a number."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.lineno, node.value
     elif isinstance(node, ast.JoinedStr):

@@ -1,6 +1,6 @@
-"""Record what a student's process says to the tests, or say it again to other tests: a notebook imports this.
+"""Record the messages of a student's process to the tests, or replay them to other tests.
 
-`coursegrader.student_runner` imports it in a worker without a sandbox, from the first cell of a notebook.
+The first cell of a notebook imports this module in `coursegrader.student_runner`, in a worker without a sandbox.
 """
 
 import pickle
@@ -10,12 +10,12 @@ from pathlib import Path
 from coursegrader import channel, serialization
 from coursegrader.student_runner import Session
 
-# What is said when there is nothing left to say: an error, which some tests ask for
+# The reply when the record is used up: an error, which some tests expect
 NOTHING = serialization.dumps(["error", [[["builtins", "ValueError"]], "nothing was recorded", ""]], None)
 
 
 def record(folder):
-    """Write what is said to each test cell into a file of the folder: 0, 1, ..."""
+    """Write the messages to each test cell into a file of the folder: 0, 1, ..."""
     said, send, reply, number = [], channel.send, Session.reply, 0
 
     def sends(connection, message, deadline=None):
@@ -36,7 +36,7 @@ def record(folder):
 
 
 def replay(folder):
-    """Say to each test cell what was recorded, whatever it asks for."""
+    """Send the recorded messages to each test cell, whatever it asks for."""
     said, reply, number = [], Session.reply, 0
 
     def replies(session, text):
@@ -54,5 +54,5 @@ def replay(folder):
 
 
 def action_of(text):
-    """Return the first text of a message, without a look at what else it holds."""
+    """Return the first string of a message, without unpickling it."""
     return next((argument for code, argument, _ in pickletools.genops(text) if "UNICODE" in code.name), "")

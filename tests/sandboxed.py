@@ -1,8 +1,8 @@
-"""Try answers to a lab in the grader, all in one notebook that goes the way of a submission.
+"""Try answers to a lab in the grader, all in one notebook that is graded like a submission.
 
-At each solution cell the student's process forks for every answer, so that each meets the state of a real notebook and
-leaves nothing behind; the test cells run outside it, as they always do. Given cells that the instructor's notebook does
-not need are deferred, and run only if an answer misses a name of theirs.
+At each solution cell, the student's process forks for every answer, so each answer starts from the state of a real
+notebook and changes nothing for the next. Test cells run outside this process, as always. Given cells that the
+instructor's notebook does not need are deferred: they run only if an answer needs a name that they define.
 """
 
 from coursegrader.labs import grade_id
@@ -18,7 +18,7 @@ def _try_each_answer_in_a_copy():
         os.waitpid(child, 0)
 _try_each_answer_in_a_copy()
 """
-NEXT = "import os\nos._exit(0)"  # answered by the copy for the next answer
+NEXT = "import os\nos._exit(0)"  # ends the fork; the process then forks for the next answer
 
 
 def try_in_the_sandbox(worker, notebook, answers, secret=()):
@@ -38,7 +38,7 @@ def try_in_the_sandbox(worker, notebook, answers, secret=()):
 
 
 def cells_to_try(notebook, answers):
-    """Return the cells to run, and of each the answer that it belongs to: None, or its exercise and number."""
+    """Return the cells to run, and for each the answer that it belongs to: None, or its exercise and number."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     ready = dict(zip(map(id, code), cells_of(notebook, notebook), strict=True))
     solutions, tried = solution_cells(notebook), []

@@ -1,4 +1,4 @@
-"""Wait for a Jupyter server that was started."""
+"""Wait until a Jupyter server is ready."""
 
 import json
 import time
@@ -14,7 +14,7 @@ def served(runtime, server, log):
         Its JUPYTER_RUNTIME_DIR.
     server : subprocess.Popen
     log : pathlib.Path
-        What it prints, to show if it does not come up.
+        Its log, to show if the server does not start.
     """
     for _ in range(600):
         for path in runtime.glob("jpserver-*.json"):

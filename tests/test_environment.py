@@ -1,4 +1,4 @@
-"""Versions stand in pyproject.toml; what else names them agrees with it. And what a fresh machine is told."""
+"""Versions agree with pyproject.toml everywhere, and the set-up explains what a fresh machine lacks."""
 
 import os
 import re
@@ -20,7 +20,7 @@ DEPENDENCIES = {one.name: one for one in map(Requirement, EVERYTHING)}
 
 
 def locked(file="requirements.lock"):
-    """Yield name, version, marker and number of hashes of each entry of a lock file."""
+    """Yield name, version, marker and number of hashes of each entry in a lock file."""
     for entry in re.split(r"\n(?=\w)", (ROOT / file).read_text("utf-8").replace("\\\n", " ")):
         match = re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([\w.]+)\s*(?:;\s*(.*?))?\s*(?=--hash)", entry)
         assert match, f"not an exact version with hashes: {entry[:80]}"

@@ -1,4 +1,4 @@
-"""Three packages: the helper that students get, what builds the site, what grades. Each knows the helper and itself."""
+"""The helper for students, the site builder and the grader import only themselves and the helper."""
 
 import ast
 import subprocess
@@ -40,7 +40,7 @@ def test_a_package_imports_the_helper_and_itself_and_no_other_package_of_the_cou
     assert modules and not others
 
 
-# What tests of a folder may import; those of a browser look at all rooms
+# The packages that the tests of a folder may import; the browser tests may import all
 TESTS_IMPORT = {
     "helper": {"mlcourse"},
     "book": {"mlcourse", "coursebook"},

@@ -30,7 +30,7 @@ def is_british():
 
 @pytest.fixture(scope="module")
 def used():
-    """Each word of the course, and the places where it stands."""
+    """Map each word of the course to the places where it occurs."""
     places = {}
     for path in SOURCES:
         for word, number in words_of(path):
@@ -39,7 +39,7 @@ def used():
 
 
 def is_own(word):
-    """Whether the list has a word; a capital opens a sentence, but a name of the list keeps its own."""
+    """Whether the list has a word; it may be capitalised, but names in the list must be."""
     return word in OWN or (word[0].isupper() and word.lower() in OWN)
 
 

@@ -1,6 +1,6 @@
-"""Style that well-known tools hold: ruff on all code, also the cells of chapters and labs, numpydoc on docstrings.
+"""Style checks with standard tools: ruff on all code, including cells of chapters and labs, numpydoc on docstrings.
 
-Their rules stand in pyproject.toml.
+The rules of ruff are in pyproject.toml.
 """
 
 import importlib
@@ -19,32 +19,32 @@ import mlcourse
 from paths import CHAPTERS, LABS, ROOT
 
 ROOMS = (mlcourse, coursebook, coursegrader)
-# Of a chapter's line 96 characters fit the page
+# 96 characters of code fit on a page
 CHAPTER_WIDTH = "96"
-# Checks of numpydoc: PR of parameters, RT of what is returned, SS of the summary, GL of the form
+# Checks of numpydoc: PR for parameters, RT for return values, SS for the summary, GL for the form
 EVERYWHERE = {"PR02", "PR03", "PR05", "PR10", "RT05", "SS01", "SS02", "SS03", "SS04"}
 EVERYWHERE |= {"GL03", "GL05", "GL06", "GL07", "GL08", "GL09", "GL10"}
-# What stands in full where chapters and students call it, unless the summary says it all
+# Checks of docstrings with more than a summary, in modules that chapters and students use
 IN_FULL = {"PR01", "PR07", "RT01", "RT03"}
 FOR_STUDENTS = ("mlcourse.checks", "mlcourse.datasets", "mlcourse.plotting")
 
 
 def ruff(*arguments, config=ROOT / "pyproject.toml"):
-    """Return what ruff prints, nothing if it has nothing to say."""
+    """Return the output of ruff if it finds problems, else an empty string."""
     command = [sys.executable, "-m", "ruff", *arguments, "--config", config, "--no-cache", "--quiet"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return result.stdout + result.stderr if result.returncode else ""
 
 
 def hold(found):
-    """Fail with what a tool found, and nothing else."""
+    """Fail with the findings of a tool, without a traceback."""
     if found:
         pytest.fail(found, pytrace=False)
 
 
 @pytest.fixture(scope="module")
 def notebooks(tmp_path_factory):
-    """Chapters and labs as notebooks, which ruff reads."""
+    """Chapters and labs as notebooks, which ruff can read."""
     root = tmp_path_factory.mktemp("notebooks")
     for folder, names in (("book", CHAPTERS), ("solutions", LABS)):
         for name in names:

@@ -53,7 +53,7 @@ PASSES = "import pathlib\ndef test_it(): assert int(pathlib.Path(__file__).with_
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository with one test that reads a number, and a function that runs it and returns what pytest says."""
+    """A repository with one test that reads a number, and a function that runs it and returns pytest's output."""
     (tmp_path / "tests").mkdir()
     for name in ("unchanged.py", "paths.py"):
         (tmp_path / "tests" / name).write_text((ROOT / "tests" / name).read_text())

@@ -1,4 +1,4 @@
-"""A course of one page, to try a build in seconds."""
+"""A course of one page, which builds in seconds."""
 
 import pytest
 import yaml

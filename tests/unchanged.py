@@ -1,10 +1,10 @@
-"""Choose the tests to run: a plug-in of pytest for `make test` and `make check`.
+"""Select the tests to run: a plug-in of pytest for `make test` and `make check`.
 
-With ``--changed``, those that passed before with the same inputs are left out; with ``--quick``, those that take long.
+``--changed`` skips tests that passed before with the same inputs; ``--quick`` skips slow tests.
 
-The inputs of a test are the files of the repository that its folder may read (`READS`), those of a notebook its own
-and what the helper needs. A test of one lab has no other lab among its inputs. `conftest.py` fails a test that reads
-a file that is not among its inputs. pytest without this plug-in runs every test, and so does `make cold`.
+The inputs of a test are the files of the repository that its folder may read (`READS`). The inputs of a notebook are
+its own file and those of the helper. A test of one lab does not have other labs among its inputs. `conftest.py` fails
+a test that reads any other file. pytest without these options runs every test, and so does `make cold`.
 """
 
 import fnmatch
@@ -27,7 +27,7 @@ HELPER = ("*.toml", "*.lock", "mlcourse/", "data/")
 SITE = ("book/", "labs/", "solutions/", "coursebook/", "*.yml", "*.bib", "*.md", "*.cff", "LICENSE", "postBuild")
 GRADER = ("coursegrader/", "solutions/", "labs/", "*.yml", "nbgrader_config.py", "tests/answers/", "tests/hostile.yml")
 SHARED = ("tests/[!t]*.py", "tests/tiny.py")  # the modules in `tests/`, but not the tests there
-# By folder: what its tests read, beside the helper, the modules of `tests/` and those of the folder
+# The files that the tests of a folder read, in addition to the helper, the modules of `tests/` and of the folder
 READS = {
     "tests/helper": ("labs/", "nbgrader_config.py", "*.yml", "*/__init__.py", "*/commands.py"),
     "tests/book": SITE,
@@ -36,7 +36,7 @@ READS = {
     "tests/browser": (*SITE, *GRADER, "Makefile"),
     "tests": ("",),
 }
-# Files of tests that take a few seconds, in folders whose others take long
+# Quick test files in folders where most are slow
 QUICK = ("test_chapters.py", "test_course_map.py", "test_lab_sources.py", "test_regrade.py", "test_export.py")
 FOLDERS = [folder.removeprefix("tests/") for folder in READS if "/" in folder]
 LEFT_OUT = pytest.StashKey()
@@ -44,7 +44,7 @@ LEFT_OUT = pytest.StashKey()
 
 @functools.cache
 def hashes():
-    """Map each file of the repository that git knows, or would add, to the hash of its content."""
+    """Map each file that git tracks, or would add, to the hash of its content."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     return {name: hash_of(name) for name in sorted(names) if (ROOT / name).is_file()}
@@ -55,9 +55,9 @@ def hash_of(name):
 
 
 def unit_of(nodeid):
-    """Return the file of a test and, of a test of one lab, the labs that it shares a course with.
+    """Return the file of a test and, for a test of one lab, the labs in the same course.
 
-    The tests of a unit share what is slow to make, so they run together or not at all.
+    The tests of a unit share slow fixtures, so they run together or not at all.
     """
     path, _, name = nodeid.partition("::")
     found = re.search(r"lab-\d\d", name) if path.startswith("tests/labs/") else None
@@ -79,7 +79,7 @@ def inputs_of(unit):
 
 
 def matches(name, pattern):
-    """Whether a file lies in a folder, or has the name of a pattern whose star stands for no slash."""
+    """Whether a file lies in a folder, or matches a pattern in which a star does not match a slash."""
     if pattern.endswith("/") or not pattern:
         return name.startswith(pattern)
     return name.count("/") == pattern.count("/") and fnmatch.fnmatch(name, pattern)
@@ -87,7 +87,7 @@ def matches(name, pattern):
 
 @functools.cache
 def key_of(unit):
-    """Return a hash of the inputs of a unit, and of what the machine has."""
+    """Return a hash of the inputs of a unit, the platform and the installed programs."""
     programs = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "bwrap")]
     machine = [platform.platform(), platform.python_version(), getattr(os, "geteuid", int)(), *programs]
     content = {name: hashes()[name] for name in inputs_of(unit)}
@@ -100,7 +100,7 @@ def passed_before():
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Keep what is quick, or the units that hold a test which has not passed with the present inputs."""
+    """Keep the quick tests, or the units with a test that has not passed with the present inputs."""
     if config.getoption("quick"):
         items[:] = [item for item in items if is_quick(item.nodeid)]
     if config.getoption("changed"):
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def is_quick(nodeid):
-    """Return whether a test takes little time, or is about one chapter or lab that is not committed as it is."""
+    """Return whether a test is quick, or is about a chapter or lab with uncommitted changes."""
     path, _, name = nodeid.partition("::")
     if path.endswith(QUICK) or path.startswith(("tests/test_", "tests/helper/")):
         return True
@@ -132,7 +132,7 @@ def uncommitted():
 
 
 def pytest_runtest_logreport(report):
-    """Note how each test of the session ended."""
+    """Record the outcome of each test of the session."""
     if report.when == "setup":
         OUTCOMES[report.nodeid] = True
     OUTCOMES[report.nodeid] &= not report.failed
@@ -143,7 +143,7 @@ OUTCOMES = {}
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
-    """Write down what passed. Nothing to run is a success if nothing was chosen."""
+    """Save which tests passed; a session without tests succeeds if the options left them out."""
     worker = getattr(session.config, "workeroutput", None)
     if worker is not None:
         worker["left out"] = session.config.stash.get(LEFT_OUT, 0)
@@ -158,7 +158,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """Take over from a worker of pytest-xdist how much it left out; all leave out the same."""
+    """Copy the number of skipped tests from a worker of pytest-xdist; it is the same for all workers."""
     node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
 
 

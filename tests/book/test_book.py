@@ -1,4 +1,4 @@
-"""Building the book: what fails it, what is executed again, and what a person reads."""
+"""Building the book: errors that fail it, cells that are executed again, and messages."""
 
 import contextlib
 import socket

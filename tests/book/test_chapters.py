@@ -1,4 +1,4 @@
-"""The rules for chapters (CONTRIBUTING.md) that a program can check, over every chapter."""
+"""Check every chapter for the rules of CONTRIBUTING.md that a program can check."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ def objectives_of(text):
 
 
 def without_code_and_math(text):
-    """Return the prose: no code, formulas, roles with their content, tables' options, or links' targets."""
+    """Return the prose, without code, formulas, roles with their content, options of tables, and targets of links."""
     text = re.sub(r"^\$\$.*?\$\$|^```.*?^```|^\s*:\w+:.*?$|C(?:4\.5|5\.0)", "", text, flags=re.S | re.M)  # names
     return re.sub(r"\{[\w:]+\}`[^`]*`+|`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", text)
 
@@ -144,7 +144,7 @@ def draws(cell):
 
 
 def sliders_of(cell):
-    """Return the options of the call to explore.figure that ends the cell, or nothing."""
+    """Return the options of the call to explore.figure at the end of the cell, if there is one."""
     last = ast.parse(cell.source).body[-1]
     if isinstance(last, ast.Expr) and ast.unparse(last).startswith("explore.figure("):
         return {option.arg: option.value for option in last.value.keywords}
@@ -191,7 +191,7 @@ def test_no_decimal_number_in_the_text_was_typed(chapter):
 
 
 def test_no_line_of_the_text_is_taken_for_a_comment(chapter):
-    """In MyST a line that begins with a per cent sign is a comment: the page would go without it."""
+    """In MyST, a line that begins with a per cent sign is a comment, and is missing on the page."""
     assert not re.findall(r"^[ \t]*%.*$", chapter.text, re.M)
 
 
@@ -233,7 +233,7 @@ def test_every_exercise_names_its_objectives_and_has_a_folded_solution(chapter):
 
 
 def quizzes_in(cells):
-    """Yield the call of ``quiz.choice`` or ``quiz.number`` that each quiz cell ends in, as a syntax tree."""
+    """Yield the syntax tree of the call of ``quiz.choice`` or ``quiz.number`` at the end of each quiz cell."""
     for cell in cells:
         if "quiz" in cell.metadata.get("tags", []):
             yield ast.parse(cell.source).body[-1].value
@@ -305,7 +305,7 @@ TERMS = re.findall(r"^(?!```|\()(\S.*)$", GLOSSARY.split("```{glossary}\n")[1], 
 
 
 def prose_of(text):
-    """Return the running text in one line: no code, headings, formulas, labels, targets of links, or objectives."""
+    """Return the text in one line, without code, headings, formulas, labels, targets of links, and objectives."""
     cells = jupytext.reads(text, fmt="md:myst").cells
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     text = re.sub(

@@ -1,4 +1,4 @@
-"""The course map: what it takes from the chapters and the labs, and what it says if they lack it."""
+"""The course map: its facts from chapters and labs, and its errors if they are missing."""
 
 import nbformat
 import pytest

@@ -1,4 +1,4 @@
-"""What leaves the site: notebooks that set themselves up, and the addresses at which others launch them."""
+"""Notebooks to download, which install what they need, and the addresses to launch them elsewhere."""
 
 import ast
 import os
@@ -25,7 +25,7 @@ RELEASED = {name: ROOT / "labs" / name / f"{name}.ipynb" for name in LABS}
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """A computer that has Python and the packages but not the course; the course's address leads to a copy of it."""
+    """The environment of a computer with the packages but not the course; the course's address leads to a copy."""
     copy = tmp_path / "published"
     files = subprocess.run(["git", "ls-files", "-z", "mlcourse", "data"], cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, files.stdout.decode().split("\0")):
@@ -83,7 +83,7 @@ def test_the_first_cell_installs_all_that_notebooks_and_what_they_import_of_the_
     own = {name.name for text in code for name in imported_from_course(text)}
     code += [path.read_text("utf-8") for path in (ROOT / "mlcourse").glob("*.py") if path.stem in own]
     needed = {name for text in code for name in imported(text)} - set(sys.stdlib_module_names) - {"mlcourse"}
-    brought = {"scipy", "ipython"}  # by scikit-learn, and by every kernel
+    brought = {"scipy", "ipython"}  # dependencies of scikit-learn and of every kernel
     assert {distributions[name][0].lower() for name in needed} <= {*IMPORTED, *brought}
 
 
@@ -102,7 +102,7 @@ def imported_from_course(text):
 
 
 def test_binder_opens_a_chapter_as_a_notebook(chromium, tmp_path):
-    """What Binder does: run postBuild once, then open the address of the launch button in JupyterLab."""
+    """Do what Binder does: run postBuild once, then open the address of the launch button in JupyterLab."""
     scripts = sysconfig.get_path("scripts")
     environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     environment |= {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}

@@ -1,4 +1,4 @@
-"""Executing the chapters: at once, and again only where something changed that a chapter depends on."""
+"""Executing the chapters: in parallel, and again only if a dependency of the chapter changed."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def course(tmp_path):
 
 
 class Course:
-    """A course whose pages are the given cells; `execute` returns the names of the pages that were executed."""
+    """A course with a page per given cell; `execute` returns the names of the pages that were executed."""
 
     def __init__(self, root):
         self.root, self.output, self.failed = root, root / "_build", []

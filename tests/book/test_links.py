@@ -13,7 +13,7 @@ SEEN = set()
 
 
 class Host(http.server.BaseHTTPRequestHandler):
-    """Answers with the number that is asked for; `/no-head` only to GET, `/busy` only at the second time."""
+    """Respond with the status in the path; `/no-head` allows only GET, `/busy` succeeds at the second request."""
 
     def do_HEAD(self):
         first = self.path not in SEEN
@@ -46,7 +46,7 @@ def host():
 @pytest.fixture
 def nobody():
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # taken, but not listening
+        closed.bind(("127.0.0.1", 0))  # in use, but not listening
         yield f"http://127.0.0.1:{closed.getsockname()[1]}/page"
 
 

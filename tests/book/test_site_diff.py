@@ -1,4 +1,4 @@
-"""What changed between two builds of the site: numbers, outputs and figures, and nothing else."""
+"""Differences between two builds of the site: numbers, outputs and figures, and nothing else."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Figures with sliders: what mlcourse.explore draws, and what a reader can do with it in a browser."""
+"""Figures with sliders: the pictures of mlcourse.explore, and their use in a browser."""
 
 import functools
 import gzip
@@ -17,7 +17,7 @@ SITE = ROOT / "_build" / "html" / "book"
 
 
 def draw(number, shade):
-    """Draw a picture whose parts, and not just their places, depend on the values."""
+    """Draw a picture whose number of parts depends on the values, not just their places."""
     fig = plt.figure(figsize=(4, 3), layout="none")
     ax = fig.add_axes((0.2, 0.2, 0.7, 0.6))
     ax.plot(np.arange(number + 1), np.arange(number + 1) ** 2, "o-")
@@ -54,7 +54,7 @@ def show(chromium, tmp_path):
 
 
 def picture(page, number=0):
-    """Return what a reader sees, as PNG, once the browser has decoded it."""
+    """Return a screenshot of a picture as PNG, once the browser has decoded it."""
     page.evaluate("Promise.all([...document.images].map((image) => image.decode()))")
     return page.locator("div.explore img").nth(number).screenshot()
 
@@ -113,7 +113,7 @@ def test_axes_stay_where_they_are_in_the_first_picture(show):
 
 
 def black_columns(png):
-    """Return where the widest black area of a picture begins and ends."""
+    """Return the start and the end of the widest black area of a picture."""
     middle = plt.imread(io.BytesIO(png))[60, :, :3].sum(axis=1)
     return np.flatnonzero(middle < 0.1)[[0, -1]].tolist()
 
@@ -136,7 +136,7 @@ def test_a_function_that_draws_nothing_is_named():
 # --- the figures of the book, in the built site -----------------------------------------------------------------------
 
 
-# Not also in shadow trees, for which Playwright would walk through all elements of a page each time
+# Skip shadow trees: to search them, Playwright walks through all elements of a page each time
 FIGURES = "css:light=div.explore"
 
 
@@ -150,7 +150,7 @@ def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chromiu
     elsewhere, errors = [], []
     page.on("request", lambda request: elsewhere.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(chapter, wait_until="domcontentloaded")  # the script has run then
+    page.goto(chapter, wait_until="domcontentloaded")  # until the script has run
     figures = page.locator(FIGURES)
     assert figures.count()
     for figure_ in figures.all():
@@ -180,7 +180,7 @@ def picture_text_and_sentence(figure_, slider):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(chromium, chapter, theme):
     page = chromium.new_page(viewport={"width": 320, "height": 700}, has_touch=True, color_scheme=theme)
-    page.goto(chapter, wait_until="domcontentloaded")  # the script has run then
+    page.goto(chapter, wait_until="domcontentloaded")  # until the script has run
     for figure_ in page.locator(FIGURES).all():
         slider = figure_.get_by_role("slider").first
         slider.press("Home")
@@ -200,7 +200,7 @@ def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideway
 
 def test_on_paper_there_are_no_sliders(chromium, chapter):
     page = chromium.new_page()
-    page.goto(chapter, wait_until="domcontentloaded")  # the script has run then
+    page.goto(chapter, wait_until="domcontentloaded")  # until the script has run
     page.emulate_media(media="print")
     for figure_ in page.locator(FIGURES).all():
         assert figure_.locator("img").is_visible() and figure_.locator("p").is_visible()

@@ -1,4 +1,4 @@
-"""Finding things: search, the lists of figures and pitfalls, and the links to launch and to report."""
+"""Search, the lists of figures and pitfalls, and the links to launch notebooks and to report mistakes."""
 
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -101,7 +101,7 @@ def test_the_launch_buttons_name_files_that_exist_where_they_point():
         links = [link["href"] for link in page_of(f"book/{chapter}").select(".dropdown-launch-buttons a")]
         on_binder, on_colab = links
         assert (ROOT / on_binder.split("?urlpath=lab/tree/")[1]).exists()
-        path = on_colab.split(f"/github{name}/blob/gh-pages/")[1]  # that branch holds the built site
+        path = on_colab.split(f"/github{name}/blob/gh-pages/")[1]  # the branch of the built site
         assert path.endswith(".ipynb") and (SITE / path).exists()
     assert (SITE / ".nojekyll").exists()
 

@@ -1,6 +1,6 @@
-"""The formgrader in a browser, as an instructor uses it: grade by its button, mark a written answer, see the total.
+"""The formgrader in a browser: an instructor clicks to grade, marks a written answer, and sees the total.
 
-And what students may write there: nothing of it acts in the browser, and an honest answer looks as it was meant.
+Nothing that students write runs in the browser, and an honest answer looks as intended.
 """
 
 import html
@@ -90,7 +90,7 @@ def lab(tmp_path_factory, bubblewrap):
 
 @pytest.fixture(scope="module")
 def address(lab):
-    """The address of a Jupyter server in the folder of the course."""
+    """The address of a Jupyter server that runs in the folder of the course."""
     log = lab.root / "server.log"
     options = ["--no-browser", "--ServerApp.token=", "--ServerApp.password=", "--ServerApp.port=0", "--allow-root"]
     runtime = {"JUPYTER_RUNTIME_DIR": str(lab.root / "runtime")}
@@ -107,7 +107,7 @@ def address(lab):
 
 @pytest.fixture(scope="module")
 def graded(lab):
-    """The lab with everybody graded, and their feedback."""
+    """The lab with all submissions graded, and their feedback."""
     lab.nbgrader("autograde", LAB, "--force")
     lab.nbgrader("generate_feedback", LAB, "--force")
     return lab
@@ -115,7 +115,7 @@ def graded(lab):
 
 @pytest.fixture
 def opened(graded, address, chromium):
-    """Open the formgrader's page of a student, which keeps what it asks for and what it says of errors."""
+    """Open the formgrader's page of a student, and record its requests and errors."""
     pages = []
 
     def opened(student):
@@ -138,7 +138,7 @@ def opened(graded, address, chromium):
 
 
 def wait_until_loaded(page):
-    """Wait until a page has its scores and formulas; not by Playwright's own means, which the page forbids."""
+    """Wait until a page has its scores and formulas; the page's security policy forbids `wait_for_function`."""
     for _ in range(300):
         if page.evaluate("Boolean(window.formgrader?.grades?.loaded && MathJax.loaded)"):
             return
@@ -151,7 +151,7 @@ def wait_until_loaded(page):
 
 @pytest.fixture(scope="module")
 def formulas(chromium, tmp_path_factory):
-    """A page with MathJax as the pages of students have it; `shown` typesets a text on it."""
+    """A page with the same MathJax as students' pages; `shown` typesets a text on it."""
     base = Path(TEMPLATES) / "nbconvert" / "templates" / "base"
     style, settings = [(base / name).read_text("utf-8") for name in ("contained.css", "formulas.js")]
     scripts = [settings, mathjax("tex-svg-full.js"), mathjax("ui/safe.js")]
@@ -166,7 +166,7 @@ def formulas(chromium, tmp_path_factory):
 
 
 def shown(page, text):
-    """Typeset a text; return how many formulas it has, what is wrong with them, and what is in them."""
+    """Typeset a text; return the number of its formulas, the number of errors, and the HTML of the formulas."""
     return page.evaluate(
         """(text) => {
           document.body.innerHTML = "<p></p>";
@@ -186,7 +186,7 @@ HONEST_FORMULAS = [
     r"$\frac{a}{b} \le \left(\sum_{i=1}^n x_i^2\right)^{1/2} \, \text{if } x \in \mathbb{R}$",
     r"\begin{align*} \hat y &= \boldsymbol{w}^\top \mathbf x + b \\ &= \underbrace{1 + 2}_{3} \end{align*}",
     r"$$\begin{pmatrix} 1 & 0 \\[2pt] 0 & 1 \end{pmatrix} \begin{cases} a & \text{costs \$5} \\ b \end{cases}$$",
-    r"$\displaystyle \int\limits_{0}^{\infty} e^{- x}\, dx = \log{\left(x \right)}$",  # by SymPy
+    r"$\displaystyle \int\limits_{0}^{\infty} e^{- x}\, dx = \log{\left(x \right)}$",  # written by SymPy
     r"\(\operatorname{argmin}_\theta \lVert \theta \rVert\)",
     "$" + r"\sqrt{1 + " * 15 + "x" + "}" * 15 + "$",
 ]
@@ -326,12 +326,12 @@ def test_an_answer_covers_nothing_and_a_click_on_it_does_nothing(opened, graded)
         place.first.click()
     cell.scroll_into_view_if_needed()
     for button in cell.locator("button:visible").all():
-        button.click(trial=True)  # fails where something else would receive the click
+        button.click(trial=True)  # fails if something else covers the button
     page.mouse.click(600, 450)
     page.wait_for_timeout(500)
     assert page.url.partition("?")[0] == before
     assert graded.read_scores("manual_score")["hostile"][name] is None
-    # The page itself marks where formulas are not looked for
+    # The page itself uses this class where MathJax ignores formulas
     own = ":is([class]:not([class=mathjax_ignore]), [id], [style]):not(mjx-container, mjx-container *)"
     assert page.locator(f".rendered_html {own}").count() == 0
     assert page.locator("a[href*=logout]").count() == 0
@@ -351,7 +351,7 @@ def test_a_raw_cell_is_shown_as_plain_text(opened):
 
 
 def test_formulas_without_end_do_not_keep_the_instructor_from_marking(opened, lab):
-    page = opened("formulas")  # within half a minute
+    page = opened("formulas")  # fails after half a minute
     answer = page.locator(".nbgrader_cell", has=page.locator(f"#{lab.written[0]}")).locator(".rendered_html")
     assert answer.locator("mjx-container").count() >= 1
     assert r"$\b$ $\b$" in answer.inner_text()
@@ -373,7 +373,7 @@ def test_the_page_itself_forbids_what_the_cleaning_might_miss(opened):
 def test_the_page_runs_no_script_but_its_own(opened):
     page = opened("honest")
     page.locator(".glyphicon-eye-open").click()
-    assert page.locator("a.name-shown").is_visible()  # by a script in a button of nbgrader
+    assert page.locator("a.name-shown").is_visible()  # nbgrader's own button still runs its script
     assert page.evaluate("""async () => {
       window.ran = [];
       const forbidden = [];

@@ -1,4 +1,4 @@
-"""JupyterLab in a browser, as a student uses it: run it all, a wrong answer and its hint, right ones, Validate."""
+"""JupyterLab in a browser: a student runs all cells, gets a hint on a wrong answer, corrects it, and validates."""
 
 import os
 import shutil
@@ -33,9 +33,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    """The address of the JupyterLab that `make lab` starts, for somebody without any settings."""
+    """The address of the JupyterLab that `make lab` starts, for a user without any settings."""
     log = folder / "server.log"
-    ready = f"{sys.prefix}/ready-for-labs"  # what is tested is the command, not the set-up
+    ready = f"{sys.prefix}/ready-for-labs"  # skip the set-up: the test is about the command
     options = "OPTIONS=--no-browser --allow-root --IdentityProvider.token= --ServerApp.port=0"
     settings = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
     environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
@@ -84,7 +84,7 @@ class Student:
         self.page.keyboard.insert_text(text)
 
     def run(self, name):
-        """Run a cell, and return what it shows."""
+        """Run a cell, and return its output."""
         cell = self.go_to(name)
         self.page.keyboard.press("ControlOrMeta+Enter")
         prompt = cell.locator(".jp-InputPrompt")
@@ -100,7 +100,7 @@ class Student:
         self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=120_000)
 
     def finished(self):
-        """Wait until all cells have run in a fresh kernel, and return them as they were saved."""
+        """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
         for _ in range(120):
             self.idle()
             cells = self.save()
@@ -116,14 +116,14 @@ class Student:
         return read(self.path)["cells"]
 
     def validate(self):
-        """Press the button, and return what the dialog says."""
+        """Click the button Validate, and return the text of the dialog."""
         self.page.get_by_role("button", name="Validate").click()
         dialog = self.page.locator(".jp-Dialog-content")
         dialog.wait_for(timeout=180_000)
         said = " ".join(dialog.inner_text().split())
         dialog.locator("button").last.click()
         dialog.wait_for(state="detached")
-        self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .jp-InputPrompt").click()  # the dialog took the focus
+        self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .jp-InputPrompt").click()  # the dialog has the focus
         return said
 
 

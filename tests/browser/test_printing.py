@@ -1,4 +1,4 @@
-"""The book on paper and without a network: one PDF, one archive, and a page as the browser prints it."""
+"""The printed and the offline book: one PDF, one archive, and a page as the browser prints it."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from coursebook import printing
 from paths import PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
-# What fits between the margins of a sheet, in CSS pixels: A4 less 20 mm above and 22 mm below
+# Height between the margins of a sheet, in CSS pixels: A4 less 20 mm above and 22 mm below
 SHEET = (297 - 20 - 22) / 25.4 * 96
 
 
@@ -83,7 +83,7 @@ def test_every_picture_of_the_pages_is_in_the_pdf(pdf, book):
 
 
 def test_nothing_on_paper_is_cut(chromium, book):
-    """No box is wider than the sheet, and what is kept together is no higher."""
+    """No box is wider than the sheet, and no unbreakable box is higher."""
     folder = ROOT / "_build" / "print-test"
     folder.mkdir(exist_ok=True)
     (folder / "book.html").write_text(str(book), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The built site: links, other hosts, figures, and what a browser says about each page."""
+"""The built site: links, other hosts, figures, and each page in a browser."""
 
 import gzip
 import itertools
@@ -112,18 +112,18 @@ def test_nothing_secret_reaches_the_site():
 # --- in a real browser ------------------------------------------------------------------------------------------------
 
 
-# Formulas as they are for the eye: most elements of a chapter, which slow down each key
+# Empty the visible formulas: they are most elements of a chapter, and slow down each key press
 LEAVE_FORMULAS = (
     "document.querySelectorAll('mjx-container > [aria-hidden=true]').forEach((one) => one.replaceChildren())"
 )
-# What is not on the screen is there for the keyboard, but not laid out anew after each key
+# Content off the screen stays reachable by keyboard, but is not laid out again after each key press
 OFF_SCREEN = "section > :not(section) { content-visibility: auto }"
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
-# The width of the page as soon as its scripts have answered a change
+# The width of the page once its scripts have reacted to a change
 NEXT_WIDTH = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
   .then(() => document.documentElement.scrollWidth)"""
 PAGE_BYTES = 1_000_000
-# The characters of the formulas with the addresses of the fonts in which a browser looks for them, by name of font
+# The address of each font, by name, and the characters of the formulas with the fonts for them
 FORMULA_LETTERS = """() => {
   const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.style);
   const named = rules.filter((style) => style && style.src);
@@ -132,7 +132,7 @@ FORMULA_LETTERS = """() => {
   return [fonts, [...new Set(shown.map((style) => `${style.content.slice(1, -1)}|${style.fontFamily}`))]]; }"""
 
 
-# The widths of the screen, with the theme in which a page is opened there
+# The widths of the screen, each with the theme in which its pages open
 SCREENS = {320: "dark", 768: "dark", 1440: "light"}
 
 
@@ -158,7 +158,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
     large = page.add_style_tag(content="html { font-size: 200% !important }")
     wide_if_large = page.evaluate(NEXT_WIDTH)
     large.evaluate("tag => tag.remove()")
-    # Each theme is looked at on one screen
+    # Check each theme on one screen
     barriers = [] if width == 768 else barriers_of(page)
     page.close()
     everything = compressed_bytes(requests) / 1000
@@ -176,7 +176,7 @@ def test_a_page_fits_the_screen_needs_no_other_host_has_no_barrier_and_is_light(
 
 
 def barriers_of(page):
-    """Return what axe says about the barriers of a page, nothing if there are none."""
+    """Return the accessibility barriers that axe finds on a page."""
     found = Axe().run(page, options=WCAG)
     return [found.generate_report()] * bool(found.violations_count)
 
@@ -191,7 +191,7 @@ def test_text_that_is_too_pale_is_a_barrier(chromium):
 
 
 def has_font(shown, fonts):
-    """Say whether one of the fonts named after the bar has all characters before it."""
+    """Return whether one of the fonts named after the bar has all characters before it."""
     letters, names = shown.rsplit("|", 1)
     paths = [fonts.get(name.strip()) for name in names.split(",")]
     codes = {code for path in paths if path for code in font_codes(path)}
@@ -204,7 +204,7 @@ def font_codes(path):
 
 
 def compressed_bytes(urls):
-    """Return what a server sends for some files of the site: texts are compressed, pictures and fonts are already."""
+    """Return the bytes that a server sends for files of the site: it compresses text, but not pictures and fonts."""
     size = 0
     for url in urls:
         path = SITE / unquote(urlsplit(url).path).lstrip("/")
@@ -218,7 +218,7 @@ def compressed_bytes(urls):
 
 
 REASON = re.compile(r"[,:;]|\b(since|so|although|because|as)\b")
-# How somebody who has read nothing may choose, by the place or the form of an option
+# Strategies to guess without reading, by the place or the form of an option
 GUESSES = {
     "the first": lambda texts: texts[0],
     "the last": lambda texts: texts[-1],
@@ -255,7 +255,7 @@ def test_a_recalled_question_leads_to_the_part_of_an_earlier_chapter_that_asks_i
 
 
 def answer_by_keyboard(page, quiz):
-    """Give every wrong answer and then the right one, read what the page says, and return the right one."""
+    """Give every wrong answer and then the right one, check the page's verdicts, and return the right one."""
     field, explanations = quiz.locator(".quiz-answers input"), quiz.locator("details li")
     texts = [" ".join(text.split()) for text in explanations.locator(".quiz-why").all_text_contents()]
     right = next(i for i, text in enumerate(texts) if "Right." in text)
@@ -271,7 +271,7 @@ def answer_by_keyboard(page, quiz):
             assert text in verdict_of(quiz)
         return answers[-1][0]
     page.keyboard.press("Space")
-    steps = [*texts, *texts[: right + 1]]  # through all options, and on to the right one
+    steps = [*texts, *texts[: right + 1]]  # all options, then on to the right one
     for i, text in enumerate(steps):
         if i:
             page.keyboard.press("ArrowDown")
@@ -284,7 +284,7 @@ def answer_by_keyboard(page, quiz):
 
 
 def walk(page, key, target):
-    """Press a key until the target has the focus; MathJax lets it rest on the formulas between."""
+    """Press a key until the target has the focus; on the way, formulas of MathJax get the focus too."""
     for _ in range(30):
         page.keyboard.press(key)
         if page.evaluate("target => document.activeElement.matches(target)", target):
@@ -306,7 +306,7 @@ def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgott
     page = context.new_page()
     page.goto(f"{address}/book/{name}.html", wait_until="networkidle")
     page.evaluate(SHOW_ALL)
-    # Not also in shadow trees, for which Playwright would walk through all elements of the page each time
+    # Skip shadow trees: to search them, Playwright walks through all elements of the page each time
     quizzes = page.locator("css:light=fieldset.quiz").all()
     assert quizzes
     for quiz in quizzes:

@@ -1,4 +1,4 @@
-"""The start page says which lab comes next, from the student's own notebooks."""
+"""The start page derives the next lab from the student's notebooks."""
 
 import os
 import re
@@ -15,14 +15,14 @@ from paths import LABS, ROOT
 
 @pytest.fixture
 def labs(tmp_path):
-    """The folder of the first three labs, as they are released."""
+    """The folder of the first three released labs."""
     for name in LABS[:3]:
         save(tmp_path / "labs", name, lambda cell: None)
     return tmp_path / "labs"
 
 
 def save(labs, name, work):
-    """Save a lab after `work` has been done to each cell."""
+    """Apply `work` to each cell of a lab, and save it."""
     notebook = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:
         work(cell)
@@ -33,7 +33,7 @@ def save(labs, name, work):
 
 
 def solve(cell):
-    """Write something into a cell that asks for it, and let a test cell have passed."""
+    """Write an answer into a solution cell, or a passed check into the output of a test cell."""
     if grader(cell).get("solution"):
         cell.source = "an answer"
     elif grader(cell).get("grade"):

@@ -1,4 +1,4 @@
-"""What makes pages light takes nothing away that a reader sees."""
+"""Compressing the pages changes nothing that a reader sees."""
 
 import base64
 import io
@@ -12,7 +12,8 @@ from coursebook.site import weight
 from paths import ROOT
 
 BUILT = ROOT / "_build"
-# Of 255: no colour may become another, such as the end of a colour bar that of its middle; and no area that of another
+# Of 255: small enough that no pixel takes another colour, such as that of the middle of a colour bar at its end.
+# The limit for an average over an area is lower.
 LARGEST_CHANGE, LARGEST_CHANGE_OF_AREA = 24, 6
 
 

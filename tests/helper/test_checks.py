@@ -1,4 +1,4 @@
-"""What a student reads when a check fails, and what passes."""
+"""The messages of failed checks, and the answers that pass."""
 
 import contextlib
 import copy
@@ -207,7 +207,7 @@ TEST = (
 
 
 def run(cells):
-    """Run cells as a notebook would, with their lines known to tracebacks, and return the message of the last."""
+    """Run cells like a notebook, with source lines in tracebacks, and return the error message of the last."""
     names = {}
 
     def run():

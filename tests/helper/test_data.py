@@ -1,4 +1,4 @@
-"""The files in data/ are the ones that data/README.md describes."""
+"""The files in data/ agree with data/README.md."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""`mlcourse doctor` finds what is wrong with an installation, and says what to type."""
+"""`mlcourse doctor` finds problems of an installation, and says what to type."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ from paths import ROOT
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A copy of what the doctor looks at, in the current folder, and settings to fill in."""
+    """A copy of the files that the doctor checks, in the current folder, and settings to fill in."""
     folder = tmp_path / "course"
     shutil.copytree(ROOT / "data", folder / "data")
     (folder / "labs" / "lab-01-trial").mkdir(parents=True)
@@ -30,7 +30,7 @@ def course(tmp_path, monkeypatch):
 
 
 def found(check, course):
-    """Return the problem that a check finds, with what to type."""
+    """Return the problem that a check finds, with the command to type."""
     with pytest.raises(doctor.Problem) as problem:
         check(course)
     assert problem.value.mend and all(problem.value.mend)

@@ -1,4 +1,4 @@
-"""What a reader sees in the figures of mlcourse.plotting."""
+"""The figures of mlcourse.plotting, as a reader sees them."""
 
 import warnings
 
@@ -47,7 +47,7 @@ def nearest():
 
 
 def class_points(ax):
-    """The drawn training points, as a dictionary from legend label to collection."""
+    """Map the label of each class in the legend to its collection of training points."""
     return {points.get_label(): points for points in ax.collections if not points.get_label().startswith("_")}
 
 
@@ -147,7 +147,7 @@ def test_predictions_refuse_anything_but_one_column(line, X):
 def test_the_regions_show_the_class_that_the_model_predicts_there(nearest):
     ax = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=40)
     shown = np.asarray(regions(ax).get_array()).reshape(40, 40)
-    # from left to right water, forest, bare soil: numbers of the sorted labels
+    # From left to right: water, forest, bare soil, as numbers of the sorted labels
     assert shown[:, 0].tolist() == [2] * 40
     assert shown[:, 20].tolist() == [1] * 40
     assert shown[:, -1].tolist() == [0] * 40
@@ -238,7 +238,7 @@ def test_the_posteriors_have_a_panel_for_each_class_and_one_for_the_predictions(
 
 
 def steps_and_line(ax):
-    """The filled steps of a posterior, and the line on top of them."""
+    """Return the filled steps of a posterior, and the line on top of them."""
     return sorted((drawn for drawn in ax.collections if hasattr(drawn, "levels")), key=lambda drawn: not drawn.filled)
 
 
@@ -292,7 +292,7 @@ def test_posteriors_of_four_classes_leave_no_empty_panel():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 4
     model = LogisticRegression().fit(X, y)
     axes = plot_posteriors(model, X, y, n_grid=10, feature_names=("red", "green"))
-    assert len(axes) == 5 and len(axes[0].figure.axes) == 6  # and the bar
+    assert len(axes) == 5 and len(axes[0].figure.axes) == 6  # with the colour bar
     assert (axes[0].get_ylabel(), axes[4].get_xlabel()) == ("green", "red")
 
 
@@ -305,7 +305,7 @@ def test_the_map_shows_the_block_groups_in_colour_over_the_outline_of_california
     outline, points = ax.collections[:2]
     np.testing.assert_allclose(points.get_offsets(), housing)
     assert (points.get_array().tolist(), points.cmap.name, points.get_sizes().tolist()) == ([1, 3], "coolwarm", [7])
-    within = [part.contains_points(housing.to_numpy()) for part in outline.get_paths()]  # islands may be parts
+    within = [part.contains_points(housing.to_numpy()) for part in outline.get_paths()]  # parts: mainland and islands
     assert np.any(within, axis=0).all()
     assert [axes.get_ylabel() for axes in ax.figure.axes] == ["latitude (°)", "value (100,000 $)"]
 

@@ -1,4 +1,4 @@
-"""Questions in the pages: what is refused, in which order answers stand, and what the HTML holds."""
+"""Questions in the pages: invalid questions, the order of answers, and the HTML."""
 
 import re
 
