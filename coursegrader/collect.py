@@ -188,7 +188,7 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
 
 
 def _files_of_folder(folder: Path) -> Iterator[_File]:
-    """Yield the files of a folder; a subfolder that cannot be read is yielded as a file with a problem."""
+    """Yield the files of a folder; a folder in it that cannot be read is yielded as a file with a problem."""
     waiting = sorted(folder.iterdir(), reverse=True)
     while waiting:
         path = waiting.pop()

@@ -49,7 +49,7 @@ from coursegrader.submissions import (
 )
 from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
-LOCKED = "database is locked"  # says SQLite
+LOCKED = "database is locked"  # SQLite's message
 IN_USE = "another program uses the gradebook: wait until it is done, or close it, then type the same command again"
 WAITING = 4  # notebooks queued for each worker: enough to keep it busy, few enough to keep memory flat
 

@@ -1,4 +1,4 @@
-"""The course's own nbgrader preprocessors, enabled in ``nbgrader_config.py``."""
+"""The course's own steps for nbgrader, enabled in ``nbgrader_config.py``."""
 
 import atexit
 import dataclasses

@@ -31,7 +31,7 @@ IOCTL_REQUESTS = [0x541B, 0x5421, 0x5451, 0x5450, 0x5401]
 SOCKET_OPTIONS = [3, 4, 7, 8, 30, 38, 39]
 # PR_SET_NAME and PR_GET_NAME; a process that is to end with its parent cannot change that
 PRCTL_OPTIONS = [15, 16]
-# Anonymous memory must be private: shared memory counts for no process once it is unmapped
+# Anonymous memory must be private: shared memory counts for no process that has released it
 MAP_PRIVATE, MAP_TYPE, MAP_ANONYMOUS = 0x02, 0x0F, 0x20
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -103,7 +103,7 @@ def program() -> bytes:
         # A filter cannot see the arguments of clone3; on ENOSYS the C library falls back to clone
         rule(ERRNO | errno.ENOSYS, "clone3")
         # A process that shares its memory with its parent can take it over when the parent ends, faster than a
-        # supervisor can count. Allow only threads to share memory; Python uses fork if vfork is refused.
+        # supervisor can count. Allow only threads to share memory; Python falls back to fork.
         never = NEW_NAMESPACES | CLONE_PARENT
         for flags in (0, CLONE_VM | CLONE_THREAD):
             rule(ALLOW, "clone", Comparison(0, MASKED_EQUAL, never | CLONE_VM | CLONE_THREAD, flags))

@@ -516,7 +516,7 @@ def nearest(bases):
 
 
 def known(module, name):
-    """Return an attribute of a loaded module from its dict, since getattr makes some modules import others."""
+    """Look a name up in the dict of a loaded module: attribute access makes some modules import others."""
     return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 

@@ -66,7 +66,7 @@ class Worker:
         ----------
         cells : list of coursegrader.protocol.Cell
         secret : sequence of int
-            What the data of hidden tests depend on (`coursegrader.secret`).
+            The numbers from which hidden tests draw their data (`coursegrader.secret`).
 
         Returns
         -------
