@@ -35,7 +35,7 @@ def read_answers(path: Path, exercises: dict[str, list[str]]) -> dict:
     Raises
     ------
     GradingError
-        If there is no such file, if it is no YAML, lacks a part, or names a cell that the lab does not have.
+        If there is no such file, if it is not YAML, lacks a part, or names a cell that the lab does not have.
     """
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))

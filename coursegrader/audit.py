@@ -126,7 +126,7 @@ class Audit:
 
     @property
     def problems(self) -> list[str]:
-        """What is not proved, one sentence on one line each."""
+        """What is not proved, one sentence per line."""
         return [" ".join(problem.split()) for rule in RULES for problem in rule(self)]
 
     @property

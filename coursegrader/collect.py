@@ -56,7 +56,7 @@ from coursegrader.submissions import (
 
 MAX_ENTRIES = 20_000  # of a student
 MAX_CLASS_ENTRIES = 200_000
-MAX_DEPTH = 20  # of folders in folders
+MAX_DEPTH = 20  # of nested folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
@@ -166,7 +166,7 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
         ]
 
 
-# What a zip or a folder holds
+# Files in a zip or a folder
 
 
 def _files(path: Path, opened: ExitStack) -> list[_File]:
@@ -307,7 +307,7 @@ def _is_ignored(path):
     )
 
 
-# Who handed it in
+# Students of the files
 
 
 def _by_student(files: list[_File], lab: str, labs: set[str]) -> dict[str, list[_HandedIn]]:

@@ -1,4 +1,4 @@
-"""Files of students, which may be anything, and files of the course, which are written whole or not at all."""
+"""Read students' files, which may be anything, and write the files of the course whole or not at all."""
 
 import contextlib
 import errno
@@ -58,7 +58,7 @@ def read_ordinary(path: Path, most: int) -> bytes | None:
 
 
 def write_whole(path: Path, text: str, encoding: str = "utf-8", errors: str = "strict") -> None:
-    """Write a file atomically: on any error it stays as it was.
+    """Write a file as a whole: on any error it stays as it was.
 
     Raises
     ------

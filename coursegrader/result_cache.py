@@ -132,7 +132,7 @@ def handed_in(student: str, lab: str, root: Path) -> str:
 
 
 class Index:
-    """Which submissions have been graded, by marks: what their grading depends on.
+    """The submissions that have been graded, with their marks: what the grading depends on.
 
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
     The index also holds the points in the gradebook, since somebody may restore an older gradebook.

@@ -33,9 +33,9 @@ CODE_CHARACTERS = 200_000  # of a code cell
 COLOURED_CHARACTERS = 50_000  # of a code cell with highlighted syntax
 COLOURED_LINE = 500
 HTML_CHARACTERS = 200_000  # of a table or other HTML output
-DEPTH = 50  # of tags in tags
+DEPTH = 50  # of nested tags
 NESTING = 20  # of quotes, lists and brackets in Markdown
-COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
+COLUMNS = 100  # of a table in Markdown, since each row is extended to the length of the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
@@ -322,7 +322,7 @@ def _formula(state, silent):
 
 
 def _formula_block(state, first, last, silent):
-    """Parse the lines of a formula that starts one line and ends another, blank lines included."""
+    """Parse a formula that takes whole lines, blank lines included."""
     start, limit = state.bMarks[first] + state.tShift[first], state.eMarks[last - 1]
     if state.is_code_block(first):
         return False
@@ -432,7 +432,7 @@ def csp_hash(script: str) -> str:
 
 # Code and its output
 
-# They show code in another order than that in which it runs
+# These characters can show code in another order than it runs
 TURNING = {
     number: f"[U+{number:04X}]" for number in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }

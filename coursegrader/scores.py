@@ -56,7 +56,7 @@ def read_scores(lab: str, gradebook: Gradebook) -> pd.DataFrame:
     DataFrame
         One row for each submission and graded cell, sorted by student, with the columns ``student``, ``grade_id``,
         ``written`` (bool: a person marks it), ``max_score``, ``automatic`` (points of the grader, NaN where it gave
-        none), ``score`` (the points that count) and ``waiting`` (bool: somebody still has to mark it).
+        none), ``score`` (the points that count) and ``waiting`` (bool: not marked yet).
 
     Raises
     ------

@@ -134,7 +134,7 @@ def program() -> bytes:
 
 
 def load(text: bytes) -> None:
-    """Apply a filter to this process and its children for good. Raises OSError if the kernel refuses it."""
+    """Apply a filter to this process and its children permanently. Raises OSError if the kernel refuses it."""
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]

@@ -29,7 +29,7 @@ MAX_TEXT = 32 * 2**20  # bytes of JSON
 MAX_KEYS = 200_000  # in all dictionaries and sets of a message
 MAX_ALIKE = 50  # keys of one hash; looking them up takes quadratic time
 PANDAS = 50  # values that a column or an index counts for, since it takes as long
-MAX_LENGTH = 20 * MAX_ITEMS  # of something whose items need no memory, such as a range
+MAX_LENGTH = 20 * MAX_ITEMS  # of values whose items need no memory, such as ranges
 
 _NUMPY_KINDS = "biufcUSmM"
 _DTYPES = {"string", "str", "boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
