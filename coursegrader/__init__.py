@@ -1,4 +1,4 @@
-"""What releases and grades the labs: their sources, submissions, the sandbox, the gradebook, reports and audits."""
+"""Release and grade the labs: sources, submissions, the sandbox, the gradebook, reports and audits."""
 
 from mlcourse import CourseError
 

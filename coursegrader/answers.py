@@ -1,6 +1,6 @@
 """Read the answers that prove the tests of a lab: ``tests/answers/LAB.yml``.
 
-The file holds for every solution cell, under its grade_id,
+For every solution cell, the file holds under its grade_id
 
 - ``wrong``: answers that students give, each with the test cells that it ``loses`` and words of the message there,
 - ``right``: answers that keep every point, although they differ from the instructor's,
@@ -25,7 +25,7 @@ def read_answers(path: Path, exercises: dict[str, list[str]]) -> dict:
     path : pathlib.Path
         The file, see the module's docstring.
     exercises : dict
-        What the lab has: ``{grade_id of a solution cell: [grade_id of a test cell, ...]}``.
+        The cells of the lab: ``{grade_id of a solution cell: [grade_id of a test cell, ...]}``.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def read_answers(path: Path, exercises: dict[str, list[str]]) -> dict:
     Raises
     ------
     GradingError
-        If there is no such file, if it is no YAML, lacks a part, or names a cell that the lab does not have.
+        If there is no such file, if it is not YAML, lacks a part, or names a cell that the lab does not have.
     """
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))

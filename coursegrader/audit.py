@@ -1,8 +1,8 @@
-"""Audit a lab: prove its test cells on right, wrong and mutated answers, and write a page on what came out.
+"""Audit a lab: try its test cells on right, wrong and mutated answers, and write a page with the results.
 
-The answers stand in ``tests/answers/LAB.yml``, see `coursegrader.answers`; the mutants are made from the
+The answers are in ``tests/answers/LAB.yml``, see `coursegrader.answers`; the mutants are made from the
 instructor's solution, see `coursegrader.mutants`. A problem is a sentence that says what is not proved; the rules
-at the end of this module find them.
+at the end of this module find the problems.
 """
 
 import ast
@@ -32,10 +32,10 @@ KINDS = ("instructor", "unsolved", "right", "wrong", "mutant")
 
 @dataclass
 class Answer:
-    """An answer to an exercise, and what the test cells said to it.
+    """An answer to an exercise, and the messages of the test cells.
 
-    `kind` is one of `KINDS`. `expected` holds, for a wrong answer,
-    the test cells that it should lose with words of the message there; `lost` those that it lost with the message.
+    `kind` is one of `KINDS`. For a wrong answer, `expected` holds the test cells that it should lose, with words of
+    the message there; `lost` holds those that it lost, with the message.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Answer:
     lost: dict[str, str] = field(default_factory=dict)
 
     def hears(self, messages: Mapping[str, str | None]) -> None:
-        """Take down what each test cell said, None if it passed."""
+        """Record the message of each test cell, None if it passed."""
         self.lost = {test: message for test, message in messages.items() if message is not None}
 
 
@@ -53,7 +53,7 @@ class Answer:
 class TestCell:
     """A test cell: `wrong` are the wrong answers that lose it, `caught` the mutants that do.
 
-    `hints` counts how many of both got each of its sentences.
+    `hints` counts how many of both got each of its messages.
     """
 
     name: str
@@ -68,9 +68,9 @@ class TestCell:
 
 @dataclass
 class Exercise:
-    """An exercise: the solution, all answers, its test cells as `tests` and what became of them as `cells`.
+    """An exercise: the solution, all answers, its test cells as `tests` and their results as `cells`.
 
-    `equivalent` holds the mutants that the file of answers declares to be no change, with the reason of each.
+    `equivalent` holds the mutants that the file of answers declares equivalent, with the reason for each.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Exercise:
 
 @dataclass
 class Audit:
-    """What became of all answers to a lab; `strays` are its test cells that belong to no exercise."""
+    """The results of all answers to a lab; `strays` are its test cells that belong to no exercise."""
 
     lab: str
     exercises: list[Exercise]
@@ -116,7 +116,7 @@ class Audit:
 
     @property
     def equivalents(self) -> int:
-        """The number of mutants that survived and are declared to be no change."""
+        """The number of mutants that survived and are declared equivalent."""
         return sum(mutant.name in one.equivalent for one in self.exercises for mutant in one.survivors)
 
     @property
@@ -126,7 +126,7 @@ class Audit:
 
     @property
     def problems(self) -> list[str]:
-        """What is not proved, one sentence on one line each."""
+        """What is not proved, one sentence per line."""
         return [" ".join(problem.split()) for rule in RULES for problem in rule(self)]
 
     @property
@@ -157,9 +157,10 @@ def audit(
     secret : tuple of int
         A secret of a course, which gives the hidden tests other data.
     kinds : collection of str
-        The `KINDS` of answers to try; the others are in the audit, and nothing is said to them.
+        The `KINDS` of answers to try; the others are in the audit without messages.
     brief : bool
-        Whether to try a mutant only until the first test cell has noticed it, and to run no given cell without need.
+        Whether to stop trying a mutant at the first test cell that notices it, and to skip given cells that no test
+        needs.
 
     Returns
     -------
@@ -223,7 +224,7 @@ def _outcome(cell, answers):
 
 
 def sentence(message: str) -> str:
-    """Return what a student reads of the message of a test cell."""
+    """Return the part of a test cell's message that students read."""
     return message.removeprefix(HINT)
 
 
@@ -250,7 +251,7 @@ def run_audit(lab: str, root: Path = ROOT) -> int:
 
 
 def write_page(audit: Audit, path: Path) -> Path:
-    """Write all that an audit found as one HTML page, which needs no other file, and return its path."""
+    """Write the results of an audit as one self-contained HTML page, and return its path."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -267,14 +268,14 @@ def write_page(audit: Audit, path: Path) -> Path:
 
 
 def changed_lines(solution: str, mutated: str) -> list[str]:
-    """Return the lines of a solution that a mutant takes away (``-``) and those that it adds (``+``)."""
+    """Return the lines of a solution that a mutant removes (``-``) and those that it adds (``+``)."""
     before, after = (ast.unparse(ast.parse(code)).splitlines() for code in (solution, mutated))
     _, _, *lines = difflib.unified_diff(before, after, n=0, lineterm="")
     return [line for line in lines if not line.startswith("@@")]
 
 
 def is_hint(message: str, *words: str) -> bool:
-    """Whether a message was made by `mlcourse.checks` and holds one of the words."""
+    """Whether a message comes from `mlcourse.checks` and contains one of the words."""
     return message.startswith(HINT) and any(some in message for some in words)
 
 
@@ -323,7 +324,7 @@ def other_losses_of_wrong_answers(audit: Audit) -> Iterator[str]:
 
 
 def other_hints_to_wrong_answers(audit: Audit) -> Iterator[str]:
-    """What a wrong answer is told names its mistake."""
+    """The message to a wrong answer names its mistake."""
     for exercise in audit.exercises:
         for answer in exercise.of_kind("wrong"):
             for cell, words in answer.expected.items():
@@ -361,7 +362,7 @@ def repeated_names(audit: Audit) -> Iterator[str]:
 
 
 def unexplained_mutants(audit: Audit) -> Iterator[str]:
-    """Every mutant is caught, or the file of answers says why it cannot be; and it explains no other."""
+    """Every mutant is caught or explained in the file of answers, which explains no others."""
     for exercise in audit.exercises:
         survivors = [mutant.name for mutant in exercise.survivors]
         for change in survivors:

@@ -1,4 +1,4 @@
-"""Messages over a socket, each with its length before it."""
+"""Messages over a socket, each preceded by its length."""
 
 import socket
 import struct
@@ -18,7 +18,7 @@ class TooLate(Exception):
 
 
 def send(connection: socket.socket, message: bytes, deadline: float | None = None) -> None:
-    """Send one message, before a value of `time.monotonic` if there is a deadline. Raises `Closed` or `TooLate`."""
+    """Send one message; the deadline is a value of `time.monotonic`. Raises `Closed` or `TooLate`."""
     try:
         connection.settimeout(deadline and max(0.001, deadline - time.monotonic()))
         connection.sendall(struct.pack("<Q", len(message)) + message)
@@ -37,13 +37,13 @@ def receive(connection: socket.socket, deadline: float | None = None, most: int 
     deadline : float, optional
         The value of `time.monotonic` after which `TooLate` is raised.
     most : int
-        How many bytes it may have.
+        Maximum number of bytes.
 
     Raises
     ------
     Closed, TooLate
     coursegrader.protocol.Malformed
-        If the message is longer than any that is allowed.
+        If the message has more than `most` bytes.
     """
     (size,) = struct.unpack("<Q", _read(connection, 8, deadline))
     if size > most:
@@ -52,7 +52,7 @@ def receive(connection: socket.socket, deadline: float | None = None, most: int 
 
 
 def first(data: bytearray, most: int) -> bytes | None:
-    """Take the first message out of what has come so far, or return None if it is not complete.
+    """Remove the first message from `data` and return it, or return None if it is not complete.
 
     Raises
     ------

@@ -1,25 +1,25 @@
 """Bring the submissions of a lab from an LMS's zip or a folder to ``submitted/STUDENT/LAB/LAB.ipynb``, for nbgrader.
 
-Read are, in a zip or in a folder,
+A zip or a folder may contain
 
 - Moodle's names, ``Ada Lovelace_123456_assignsubmission_file_/lab.ipynb`` or, downloaded without folders,
   ``Ada Lovelace_123456_assignsubmission_file_lab.ipynb``: the student is ``Ada-Lovelace_123456``;
-- Canvas's names, ``lovelaceada_12345_678901_lab.ipynb``, also with ``_LATE`` before the numbers and with the ``-1``
-  behind the name of a file that was handed in again: the student is ``lovelaceada_12345``;
+- Canvas's names, ``lovelaceada_12345_678901_lab.ipynb``, also with ``_LATE`` before the numbers and ``-1`` after the
+  name of a file that was handed in again: the student is ``lovelaceada_12345``;
 - else a folder for each student, ``ada/lab.ipynb``, or a file, ``ada.ipynb`` or ``ada_lab-01-toy-regression.ipynb``:
   the student is ``ada``.
 
-A folder around all of that, as unpacking a zip makes it, does not count. It is one of a class if it holds more than one
-name and a notebook that is not just named after a lab; else it is the folder of one student.
+A folder around all of that, as unpacking a zip makes it, is skipped. It is that of a class if it contains more than one
+name and a notebook that is not just named after a lab; otherwise it is the folder of one student.
 
-The number that an LMS writes behind a name stays in the student's identifier: it tells two students of one name apart,
-and brings the grades back. In the place of a notebook, a zip that holds it will do.
+The number that an LMS adds to a name stays in the student's identifier: it distinguishes students of the same name, and
+the export of grades needs it. A zip with the notebook may replace the notebook.
 
-A submission is replaced only by a newer one. The older, with its graded notebook and feedback, moves to
-``replaced/LAB/STUDENT/DATE/``: nbgrader would take any folder in ``submitted/`` for a student. Which one is newer, the
-``timestamp.txt`` beside a notebook tells, or else the date of the file. In the zip of an LMS that is the date of the
-download, so it is not written down as the time of handing in: there is a ``timestamp.txt`` only where one lay beside
-the notebook in the folder of a student.
+A submission is replaced only by a newer one. The older one, with its graded notebook and feedback, moves to
+``replaced/LAB/STUDENT/DATE/``, since nbgrader takes any folder in ``submitted/`` for a student. The ``timestamp.txt``
+beside a notebook decides which one is newer, or else the date of the file. In the zip of an LMS, that is the date of
+the download, so it is not recorded as the time of handing in: there is a ``timestamp.txt`` only if the student's folder
+has one beside the notebook.
 """
 
 import filecmp
@@ -56,13 +56,13 @@ from coursegrader.submissions import (
 
 MAX_ENTRIES = 20_000  # of a student
 MAX_CLASS_ENTRIES = 200_000
-MAX_DEPTH = 20  # of folders in folders
+MAX_DEPTH = 20  # of nested folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
-MOST_NOTES = 5  # of one kind on a student
-# The last mark of Moodle's ends the student's name, which students may choose, as they may the name of a file
+MOST_NOTES = 5  # of one kind for a student
+# The last of Moodle's marks ends the student's name; students choose their name and that of the file
 MARK = "_assignsubmission_"
 MOODLE = re.compile(rf"(?P<student>[^/]+){MARK}[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
 _UPLOADED = r"_(?:(?P<upload>\d{1,20})_(?P<file>[^/]+)|(?P<typed>text\.html|link\.html))"
@@ -73,16 +73,16 @@ BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplemented
 
 @dataclass(frozen=True)
 class Collected:
-    """What became of one submission.
+    """The result of collecting one submission.
 
     Attributes
     ----------
     student : str
-        The student's identifier, or what stood in its place if it cannot be one.
+        The student's identifier, or the original name if it cannot be one.
     path : pathlib.Path or None
         The student's notebook in ``submitted/``; None if nothing was collected.
     notes : list of str
-        Sentences for the instructor: what is special about the submission, or why it was not collected.
+        Sentences for the instructor: what is unusual about the submission, or why it was not collected.
     """
 
     student: str
@@ -91,12 +91,12 @@ class Collected:
 
 
 class _Unusable(Exception):
-    """A file of a student, or all of them, cannot be collected; the message says why."""
+    """One or all of a student's files cannot be collected; the message says why."""
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file in a zip or a folder: its path there, its date, and how to open it unless there is a problem with it."""
+    """A file in a zip or a folder: its path there, its date, a function that opens it, and its problem, if any."""
 
     path: str
     date: float
@@ -110,14 +110,14 @@ class _HandedIn:
 
     name: str
     file: _File
-    version: tuple[int, int] | None = None  # Canvas: the number behind the name, and that of the upload
+    version: tuple[int, int] | None = None  # Canvas: the number after the name, and that of the upload
     late: bool = False
     by_lms: bool = False
 
 
 @dataclass
 class _Budget:
-    """How many bytes may still be unpacked of what a student handed in, and from how many files."""
+    """How many bytes and files of a student may still be unpacked."""
 
     left: int = field(default_factory=lambda: MAX_STUDENT_BYTES)
     entries: int = field(default_factory=lambda: MAX_ENTRIES)
@@ -131,7 +131,7 @@ class _Budget:
 def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
     """Collect the submissions of a lab.
 
-    Whatever one student handed in, the others are collected. A second run with the same files changes nothing.
+    A problem with one student does not affect the others. A second run with the same files changes nothing.
 
     Parameters
     ----------
@@ -150,8 +150,7 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
     Raises
     ------
     GradingError
-        Before anything is written: if there is no such lab, or if one of the `files` is neither zip nor folder nor
-        notebook.
+        If there is no such lab, or if one of the `files` is not a zip, a folder or a notebook; nothing is written then.
     """
     source = instructor_notebook(root, lab)
     with ExitStack() as opened:
@@ -167,11 +166,11 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
         ]
 
 
-# What a zip or a folder holds
+# Files in a zip or a folder
 
 
 def _files(path: Path, opened: ExitStack) -> list[_File]:
-    """Return the files of what an instructor hands over."""
+    """Return the files in a zip, a folder or a notebook."""
     try:
         if path.is_dir():
             found = list(_files_of_folder(path))
@@ -189,7 +188,7 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
 
 
 def _files_of_folder(folder: Path) -> Iterator[_File]:
-    """Return the files of a folder; a folder in it that cannot be read is one with a problem."""
+    """Yield the files of a folder; a folder in it that cannot be read is yielded as a file with a problem."""
     waiting = sorted(folder.iterdir(), reverse=True)
     while waiting:
         path = waiting.pop()
@@ -229,16 +228,16 @@ def _files_of_zip(path: Path, opened: ExitStack, most: int) -> list[_File]:
 
 
 class _Directory:
-    """The file of a zip, with the list of files at its end as `zipfile` can read it.
+    """The file of a zip, with a list of files at its end that `zipfile` can read.
 
-    The list is counted here, since `zipfile` needs much memory for each entry. It would also stop at a name that is no
-    UTF-8 although the list says so: here the list says nothing of that, and `names` holds such names by their number.
+    The entries are counted here, since `zipfile` needs much memory for each. It would also stop at a name that is
+    marked as UTF-8 but is not: such a mark is removed, and `names` holds these names by their number.
     """
 
     def __init__(self, file: BinaryIO):
         self.file, self.start, self.list = file, 0, bytearray()
         self.entries, self.names = 0, {}
-        # Found as `zipfile` finds it, since another way could find another list
+        # Find the list as `zipfile` does: another way could find another list
         if not (end := zipfile._EndRecData(file)):
             raise zipfile.BadZipFile("File is not a zip file")
         signature, size, place = end[0], end[5], end[9]
@@ -276,7 +275,7 @@ class _Directory:
 
 
 def _date(entry):
-    """Return the date of an entry, which a zip gives in local time, in seconds since 1970."""
+    """Return the date of an entry in seconds since 1970; a zip has it in local time."""
     try:
         return datetime(*entry.date_time).timestamp()
     except (ValueError, OverflowError):
@@ -290,7 +289,7 @@ def _problem(entry, path):
         return "its name is not text in UTF-8"
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
         return "it is a link or a special file"
-    # Of the other methods, a few bytes may unpack to more than the memory holds, in one piece
+    # With other methods, a few bytes may unpack to more than fits into memory at once
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return "it is packed in an unusual way"
     return "it is encrypted" if entry.flag_bits & 1 else None
@@ -301,18 +300,18 @@ def _leads_out(path):
 
 
 def _is_ignored(path):
-    """Whether a file is what a system leaves in a folder, not what a student put there."""
+    """Whether an operating system, not the student, put a file into the folder."""
     parts = [part for part in path.split("/") if part not in (".", "..")]
     return any(
         part.startswith(".") or part in ("__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini") for part in parts
     )
 
 
-# Who handed it in
+# Students of the files
 
 
 def _by_student(files: list[_File], lab: str, labs: set[str]) -> dict[str, list[_HandedIn]]:
-    """Return the files of each student, by the student's name as the zip or the folder has it."""
+    """Return the files of each student, by the student's name in the zip or the folder."""
     students, hidden = {}, {}
     seen = [file.path for file in files if not _is_ignored(file.path)]
     top = _common_folder(seen or [file.path for file in files], labs)
@@ -325,17 +324,17 @@ def _by_student(files: list[_File], lab: str, labs: set[str]) -> dict[str, list[
             refused = replace(file, problem="it is a file that a program keeps for itself")
             hidden.setdefault(student, []).append(replace(handed_in, file=refused))
     students = hidden | students
-    # Of two spellings in one archive each is a person's; of two archives both may be the same person's
+    # Two spellings in one archive are two people; in two archives they may be the same person
     spellings = Counter(unicodedata.normalize("NFC", student) for student in students)
     names = {student: unicodedata.normalize("NFC", student) for student in students}
     return {names[one] if spellings[names[one]] == 1 else one: some for one, some in students.items()}
 
 
 def _common_folder(paths, labs):
-    """Return the folder around a whole class, as unpacking a zip makes it, with its slash, or nothing.
+    """Return the folder around a whole class, as unpacking a zip makes it, with its slash, or an empty text.
 
-    Where the notebooks are not all named after labs, every name is taken for that of a student: what one student handed
-    in is then collected in part, and the rest said not to be; of a class, all but one would be lost without a word.
+    Unless all notebooks are named after labs, every name counts as a student. If that is wrong, the work of one student
+    is collected in part and the rest is reported. The opposite error would silently lose all but one of a class.
     """
     top = ""
     for _ in range(MAX_DEPTH):
@@ -354,7 +353,7 @@ def _common_folder(paths, labs):
 
 
 def _is_of_lab(name, labs):
-    """Whether a file or a folder is named after a lab and nobody: ``lab-01-toy-regression (1).ipynb``, ``Lab 1``."""
+    """Whether a file or a folder is named after a lab only: ``lab-01-toy-regression (1).ipynb``, ``Lab 1``."""
     if _is_long(name):
         return False
     named = "|".join(map(re.escape, sorted(labs)))
@@ -367,9 +366,9 @@ def _is_long(name):
 
 
 def _assigned(file, path, lab):
-    """Return the student whose file it is, and what it is among the student's files."""
+    """Return the student to whom a file belongs, and the file as that student's."""
     folder, _, name = path.partition("/")
-    if _is_long(folder):  # a pattern could take long for it; no student is called that
+    if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
     if match := MOODLE.fullmatch(path):
         return match["student"], _HandedIn(match["file"], file, by_lms=True)
@@ -389,12 +388,12 @@ def _assigned(file, path, lab):
 
 
 def identifier(name: str) -> str:
-    """Return a student's name as one that a folder can have everywhere, with its letters of any language.
+    """Turn a student's name into a portable name for a folder, with letters of any language.
 
     Raises
     ------
     GradingError
-        If nothing would be left of it, or if it is too long.
+        If nothing is left of it, or if it is too long.
     """
     name = unicodedata.normalize("NFC", name)
     if "/" in name:
@@ -415,7 +414,7 @@ def identifier(name: str) -> str:
 
 
 def _of_one_identifier(students):
-    """Return a clause on every student whose identifier would also be that of another."""
+    """Return a clause for every student who would share an identifier with another."""
     names = {}
     for student in sorted(students):
         with suppress(GradingError):
@@ -437,7 +436,7 @@ def _collect_student(student, handed_in, lab, source, root):
         return Collected(shown(student), None, [f"Not collected: {error}."])
     notes = ["Canvas says that it was late."] if any(one.late for one in handed_in) else []
     try:
-        # In the course folder, so that what is unpacked there only has to be renamed
+        # In the course folder, so that unpacked files only need to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
             new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
             path = _put(new, date, name, lab, root, notes)
@@ -485,13 +484,13 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
 
 
 def _first_of(notes):
-    """Return the first notes of a kind of which a student can bring about thousands."""
+    """Return the first notes of a kind, since a student can cause thousands."""
     more = len(notes) - MOST_NOTES
     return [*notes[:MOST_NOTES], f"And {more} more of that kind."] if more > 0 else notes
 
 
 def _latest(handed_in, notes):
-    """Return the files without those that a student handed in again, under a name with a higher number."""
+    """Return the files without earlier versions, which the student handed in again under a higher number."""
     latest = {}
     for one in handed_in:
         if one.version and one.version >= latest.get(one.name, one).version:
@@ -503,10 +502,10 @@ def _latest(handed_in, notes):
 
 
 def _unpacked(handed_in, folder, budget, notes):
-    """Unpack all notebooks, each into a folder of its own, and return in which file of the student each was."""
+    """Unpack each notebook into its own folder, and return the student's file that contained it."""
     notebooks = {}
     with ExitStack() as opened:
-        # A zip may leave no room for what comes after it
+        # Zips come last: one may use up the budget
         for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
             for file, name in _notebooks_in(one, folder, opened, budget, notes):
                 target = folder / f"notebook-{len(notebooks)}" / shown(PurePosixPath(name).name)[-60:]
@@ -520,7 +519,7 @@ def _unpacked(handed_in, folder, budget, notes):
 
 
 def _notebooks_in(one, folder, opened, budget, notes):
-    """Return the notebooks of a file, which is one or a zip that holds some, with their names."""
+    """Return the notebooks in a file, which is a notebook or a zip, with their names."""
     kind = PurePosixPath(one.name).suffix.lower()
     if kind == ".ipynb":
         return [(one.file, one.name)]
@@ -540,7 +539,7 @@ def _notebooks_in(one, folder, opened, budget, notes):
 
 
 def _unpack(file, target, limit, budget):
-    """Write a file's bytes to `target`, counted as they come: what a zip says about their number may be a lie."""
+    """Write a file to `target` and count the bytes, since a zip may give a wrong size."""
     if file.problem:
         raise _Unusable(file.problem)
     size = 0
@@ -568,7 +567,7 @@ def _chunks(file):
 
 
 def _put(new, date, student, lab, root, notes):
-    """Move a submission to its place unless the one that is there is the same or not older; return the notebook."""
+    """Move a submission to its place unless the present one is the same or not older; return the notebook."""
     place = root / "submitted" / student / lab
     notebook = place / f"{lab}.ipynb"
     if os.path.lexists(place):
@@ -593,7 +592,7 @@ def _put(new, date, student, lab, root, notes):
 
 
 def _keep(student, lab, root, date):
-    """Put a submission aside with what was made of it, and return where."""
+    """Put a submission aside with its graded notebook and feedback, and return where."""
     place = root / "replaced" / lab / student / datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H-%M-%S")
     kept, number = place, 1
     while kept.exists():
@@ -608,7 +607,7 @@ def _keep(student, lab, root, date):
 def _date_of(folder):
     """Return when a submission was handed in, or else the date of its newest notebook, in seconds since 1970.
 
-    A date that cannot be right is 0: whatever comes next replaces what lies there.
+    An impossible date counts as 0, so that any later submission replaces this one.
     """
     if date := read_timestamp(folder):
         return date.timestamp()

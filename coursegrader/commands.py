@@ -32,7 +32,7 @@ def add_commands(command):
     Parameters
     ----------
     command : callable
-        Adds one: ``command(name, run, says, example)`` returns its parser.
+        Adds a command: ``command(name, run, says, example)`` returns its parser.
     """
 
     def in_course(run):
@@ -104,7 +104,7 @@ LIMITS = "; ".join(f"{one.name}, {one.metadata['what']} ({one.default:,})" for o
 
 
 def limit(text):
-    """Return the name and the number of a limit that was typed."""
+    """Parse a limit of the form NAME=NUMBER."""
     name, _, number = text.partition("=")
     try:
         return name, float(number)
@@ -113,7 +113,7 @@ def limit(text):
 
 
 def whole_number(text):
-    """Return the number above 0 that was typed."""
+    """Parse a whole number above 0."""
     if not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
@@ -132,7 +132,7 @@ def release(options):
 
 
 def collect(options):
-    """Sort in what a class handed in, and print what was odd about it."""
+    """Collect the submissions of a class, and print notes on them."""
     from coursegrader.collect import collect
     from coursegrader.submissions import shown
 
@@ -148,7 +148,7 @@ def collect(options):
 
 
 def grade(options):
-    """Grade a class, print what was odd, and return 1 if somebody's work could not be graded."""
+    """Grade a class, print notes, and return 1 if a submission could not be graded."""
     from coursegrader import limits
     from coursegrader.grade import grade_class
     from coursegrader.labs import nbgrader_config
@@ -194,7 +194,7 @@ def regrade(options):
     config = labs.nbgrader_config(options.root)
     with one_at_a_time(options.root):
         kept = options.root / "_build" / f"before-regrade-{known(options)}.json"
-        # A regrade that was killed has moved marks and said nothing
+        # Keep the snapshot of a killed regrade, which reported no changes
         if not kept.exists():
             with gradebook_of(config) as gradebook:
                 write_whole(kept, json.dumps(snapshot(options.lab, gradebook, options.root)))
@@ -207,14 +207,14 @@ def regrade(options):
         try:
             return grade(options)
         finally:
-            # Also of a grading that was stopped: the next one begins with what this one has done
+            # Also report the changes of an interrupted grading: the next one starts from them
             with gradebook_of(config) as gradebook:
                 print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
             kept.unlink()
 
 
 def report(options):
-    """Write the page about a class, and return 1 if something could not be read for it."""
+    """Write the report on a class, and return 1 if some of its data could not be read."""
     from coursegrader.grade import gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.report import write_report
@@ -229,7 +229,7 @@ def report(options):
 
 
 def feedback(options):
-    """Write a page for each student, and return 1 if somebody's could not be written."""
+    """Write a page for each student, and return 1 if a page could not be written."""
     from nbgrader.apps.api import NbGraderAPI
 
     from coursegrader.files import NO_ROOM, one_at_a_time, written_down
@@ -240,12 +240,12 @@ def feedback(options):
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
-    # Whoever is graded after it meets the draw that begins with it
+    # Submissions graded after the feedback get a new draw
     with one_at_a_time(root):
         result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
     with gradebook_of(config) as gradebook:
         graded = sorted(automatic_points(lab, gradebook))
-    # nbgrader leaves no page of the student with whom it fails, and an old one of a student without a notebook
+    # nbgrader writes no page if it fails on a student, and keeps an old page if there is no notebook
     pages = {student: root / "feedback" / student / lab / f"{lab}.html" for student in graded}
     notebooks = {student: f"autograded/{student}/{lab}/{lab}.ipynb" for student in graded}
     missed = [one for one in graded if not (pages[one].exists() and (root / notebooks[one]).exists())]
@@ -303,7 +303,7 @@ def installation():
 
 
 def known(options):
-    """Return the lab that was named, or raise an error that names those that there are."""
+    """Return the lab of the command, or raise an error that lists the labs."""
     names = sorted(path.stem for path in (options.root / "solutions").glob("lab-*.md"))
     if options.lab not in names:
         raise GradingError(f"there is no lab {options.lab}: the labs are {', '.join(names) or 'none'}")
@@ -311,7 +311,7 @@ def known(options):
 
 
 def show_progress(done, of):
-    """Draw how far the grading has come, on a terminal only."""
+    """Draw a progress bar, on a terminal only."""
     if sys.stderr.isatty():
         bar = "=" * (40 * done // of)
         print(f"\r[{bar:<40}] {done} of {of}", end="\n" if done == of else "", file=sys.stderr, flush=True)

@@ -16,12 +16,12 @@ from coursegrader.submissions import shown
 
 STYLES = ("spreadsheet", "moodle", "canvas")
 IDENTIFIERS = ("Email address", "ID number", "Username")
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what makes a spreadsheet take a text for a formula, also in full width
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # first characters of formulas in spreadsheets, also in full width
 
 
 @dataclass
 class _Result:
-    """What a student gets for a lab: the points that count, what lateness took off, and the graders' comments."""
+    """The result of a student in a lab: the points that count, the penalty for lateness, and the graders' comments."""
 
     points: float
     penalty: float
@@ -41,8 +41,8 @@ def export(
 ) -> Path:
     """Write the points of the class as CSV, a row for each student.
 
-    The points that count are those of the gradebook less the penalty for lateness, never below 0. Where a student
-    handed nothing in, the cell is empty: an import must not turn "nothing yet" into zero points.
+    The points that count are those of the gradebook less the penalty for lateness, never below 0. The cell is empty if
+    a student handed in nothing: an import must not turn "nothing yet" into zero points.
 
     Parameters
     ----------
@@ -52,20 +52,20 @@ def export(
     to : pathlib.Path
         The file to write.
     style : {"spreadsheet", "moodle", "canvas"}
-        - spreadsheet: who, the points of each lab with its maximum in the heading, their total, what it is in percent
-          of the maxima, and what lateness took off. UTF-8 with a byte order mark, which Excel needs.
+        - spreadsheet: the student, the points of each lab with its maximum in the heading, their total, the percentage
+          of the maxima, and the penalty for lateness. UTF-8 with a byte order mark, which Excel needs.
         - moodle: the `identifier`, then for each lab a column of points and one of feedback, the comments on written
-          answers, for Grades > Import > CSV file. Moodle asks which column is what; it wants both of a lab mapped.
+          answers, for Grades > Import > CSV file. Moodle asks what each column is; map both columns of a lab.
         - canvas: Student, ID, SIS User ID, SIS Login ID, Section, a column for each lab, and the row "Points Possible".
-          ID is nbgrader's ``lms_user_id``, SIS Login ID the student's name in the gradebook; Canvas goes by the first
-          of them that it knows, then by the name.
+          ID is nbgrader's ``lms_user_id``, SIS Login ID the student's name in the gradebook; Canvas uses the first of
+          them that it knows, then the name.
     labs : list of str, optional
         Names of the labs, in this order. The default is every lab for which anything was handed in, by name.
     identifier : {"Email address", "ID number", "Username"}
         How Moodle knows the students. The email is that of the gradebook, the others are the student's name there.
     canvas_ids : dict of str to str, optional
-        Canvas's number of each assignment, by lab: the heading becomes "LAB (number)". Without it, Canvas goes by name,
-        and makes a new assignment where it knows none.
+        Canvas's number of each assignment, by lab: the heading becomes "LAB (number)". Without it, Canvas looks for an
+        assignment by name, and makes a new one if there is none.
     unfinished : bool, default False
         Write the file although answers still wait to be marked; they count 0.
 
@@ -104,7 +104,7 @@ def export(
 
 
 def _refuse_unfinished(labs, gradebook, root):
-    """Refuse a class in which written answers wait for a person, or submissions for the grader."""
+    """Refuse a class in which written answers wait to be marked, or submissions to be graded."""
     parts = []
     for lab in labs:
         marks = read_scores(lab, gradebook)
@@ -123,7 +123,7 @@ def _refuse_unfinished(labs, gradebook, root):
 
 
 def _not_graded(lab, root):
-    """Yield whoever handed in something else than what was graded."""
+    """Yield the students whose present submission was not graded."""
     for folder in (root / "submitted").glob(f"*/{lab}"):
         student = folder.parent.name
         autograded = read_autograded(lab, student, root)
@@ -192,9 +192,9 @@ def _canvas_name(student: Student):
 
 
 def _cell(value):
-    """Return a value as it stands in the file: no text may be a formula to a spreadsheet, numbers stay numbers."""
+    """Return a value for the file: texts are escaped so that no spreadsheet takes them for formulas."""
     if isinstance(value, str):
-        # Many spreadsheets take a semicolon for the end of a cell, and what follows a quotation mark for its text
+        # Many spreadsheets end a cell at a semicolon, and read what follows a quotation mark as its text
         value = re.sub(r"""([;\t|\r\n][\s"']*)(?=[=+@＝＋－＠-])""", r"\1'", value)
         return f"'{value}" if value.startswith(FORMULA) else value
     return "" if value is None else _number(value)

@@ -1,4 +1,4 @@
-"""Files of students, which may be anything, and files of the course, which are written whole or not at all."""
+"""Read students' files, which may be anything, and write the files of the course whole or not at all."""
 
 import contextlib
 import errno
@@ -20,11 +20,11 @@ MAKE_ROOM = "make room on the disk, then type the same command again: what was d
 
 
 class CannotWrite(GradingError):
-    """Something of the course cannot be written, whoever's it is."""
+    """A file of the course cannot be written, which concerns all students."""
 
 
 def kind_of(path: Path) -> str:
-    """Return in words what a path is, without following it; nothing for an ordinary file."""
+    """Describe what a path is, without following it; empty for an ordinary file."""
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode):
         return ""
@@ -39,7 +39,7 @@ def open_ordinary(path: Path) -> BinaryIO:
     OSError
         If it is something else, such as a link or a pipe. It is not followed, nor waited for.
     """
-    # To open a device can do something: it is looked at before and, since it may have been changed meanwhile, after
+    # Opening a device can have effects, so check before; check again after, since the path may have changed meanwhile
     if not kind_of(path):
         file = os.fdopen(os.open(path, os.O_RDONLY | NOT_FOLLOWED), "rb")
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -49,7 +49,7 @@ def open_ordinary(path: Path) -> BinaryIO:
 
 
 def read_ordinary(path: Path, most: int) -> bytes | None:
-    """Return the content of an ordinary file; None if it is larger than `most` bytes, which are not read then."""
+    """Return the content of an ordinary file; None, without reading it, if it is larger than `most` bytes."""
     with open_ordinary(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             return None
@@ -58,7 +58,7 @@ def read_ordinary(path: Path, most: int) -> bytes | None:
 
 
 def write_whole(path: Path, text: str, encoding: str = "utf-8", errors: str = "strict") -> None:
-    """Write a file that is there with all of the text or, whatever happens, as it was before.
+    """Write a file as a whole: on any error it stays as it was.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _umask():
 
 @contextlib.contextmanager
 def told_of_room(path: Path) -> Iterator[None]:
-    """Say in a sentence that there is no room for what is written to `path`."""
+    """Raise `CannotWrite` if there is no room to write `path`."""
     try:
         yield
     except OSError as error:
@@ -102,9 +102,9 @@ def told_of_room(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_at_a_time(root: Path) -> Iterator[None]:
-    """Let one process at a time grade or release in the course folder `root`; the kernel forgets one that was killed.
+    """Let one process at a time grade or release in the course folder `root`; the lock ends with the process.
 
-    Within the block, this process may ask for the same again. Where there is no `fcntl`, on Windows, nothing is graded.
+    The block may be nested. There is no lock without `fcntl`, on Windows, where nothing is graded.
 
     Raises
     ------
@@ -138,7 +138,7 @@ HELD = set()
 
 
 def unexpected(error: Exception, what: str, root: Path) -> str:
-    """Write down an error that nobody thought of, and return a clause that says where."""
+    """Log an unexpected error, and return a clause that says where."""
     told = f"unexpected {type(error).__name__} ({' '.join(str(error).split())[:200]})"
     told = told.encode("utf-8", "backslashreplace").decode()
     return f"{told}; {written_down(''.join(traceback.format_exception(error)), what, root)}"

@@ -1,4 +1,4 @@
-"""Grade a class: many notebooks at a time, one writer to the gradebook, and nothing twice."""
+"""Grade a class: run notebooks in parallel and none twice, and write to the gradebook from one thread."""
 
 import concurrent.futures
 import contextlib
@@ -49,18 +49,18 @@ from coursegrader.submissions import (
 )
 from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
-LOCKED = "database is locked"  # says SQLite
+LOCKED = "database is locked"  # SQLite's message
 IN_USE = "another program uses the gradebook: wait until it is done, or close it, then type the same command again"
-WAITING = 4  # notebooks that wait for each worker: enough to keep it busy, few enough to keep memory flat
+WAITING = 4  # notebooks queued for each worker: enough to keep it busy, few enough to keep memory flat
 
 
 @dataclass
 class Summary:
-    """What became of a class, and the seconds it took.
+    """The result of grading a class, and the seconds it took.
 
-    `graded` counts submissions that were graded now, `unchanged` those graded before; of those graded now, `refused`
-    were not run, and in `late` ones a limit of time decided about something. `notes` says what was odd about the
-    submission of a student, `missed` why one could not be graded.
+    `graded` counts submissions graded now, `unchanged` those graded before. Of those graded now, `refused` were not
+    run, and in `late` ones a time limit decided a result. `notes` holds remarks on students' submissions, `missed` the
+    reasons why submissions could not be graded.
     """
 
     graded: int = 0
@@ -78,7 +78,7 @@ class Summary:
 
 @dataclass
 class Prepared:
-    """A submission that is ready to be run; `notes` is what the instructor hears of it, too."""
+    """A submission that is ready to be run; `notes` are also shown to the instructor."""
 
     student: str
     notebook: nbformat.NotebookNode
@@ -110,20 +110,20 @@ def grade_class(
     root : pathlib.Path
         The folder of the course.
     workers : int, optional
-        How many notebooks run at a time; by default as many as there are cores.
+        Number of notebooks that run in parallel; by default the number of cores.
     sandbox : bool
         False runs students' code without a sandbox.
     again : bool
-        Run also what has been run before.
+        Also run what has been run before.
     draw : int, optional
-        The draw of hidden data that every submission meets (`coursegrader.secret`). By default those that have not
-        changed since they were graded stay with theirs, and the others meet the present one.
+        The draw of hidden data for every submission (`coursegrader.secret`). By default, submissions that have not
+        changed since they were graded keep their draw, and the others get the present one.
     limits : dict, optional
-        What a submission may take, where that differs from ``c.GradeInSandbox.limits``.
+        The limits of a submission that differ from ``c.GradeInSandbox.limits``.
     scheduler : str, optional
-        The address of a Dask scheduler, whose workers take the place of this machine's.
+        The address of a Dask scheduler, whose workers replace those of this machine.
     progress : callable
-        Called with the number of submissions that are done, and of all.
+        Called with the number of finished submissions and the total.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
 
         def finish(prepared, result):
             if result["late"]:
-                # It is run again the next time, in the same draw
+                # The next grading runs it again, with the same draw
                 prepared.mark["rest"] = None
             with uninterrupted():
                 record(prepared, result)
@@ -165,7 +165,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
 
         @contextlib.contextmanager
         def trying(student):
-            """Let the others go on, whatever happens with one student, unless nothing can be written any more."""
+            """Record an error with one student and go on, unless the disk or the gradebook fails."""
             try:
                 yield
             except CannotWrite:
@@ -182,7 +182,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                 done, _ = concurrent.futures.wait(running, timeout=0)
                 if not done:
                     if record.waiting:
-                        # Whoever marks by hand meanwhile needs the gradebook
+                        # Release the gradebook to those who mark by hand
                         with uninterrupted():
                             record.commit()
                     done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -197,7 +197,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
         try:
             for student in students:
                 with trying(student):
-                    # It renames a file, which is part of the mark
+                    # It renames a file, on which the mark depends
                     check_timestamp(root / "submitted" / student / lab)
                     mark = graded.mark(student, secret, draw)
                     if graded.holds(student, mark, record.automatic.get(student)) and record.has(student) and not again:
@@ -222,7 +222,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block: a gradebook stopped in the middle of a change takes no other."""
+    """Delay Ctrl-C until the end of the block: a gradebook interrupted in a change accepts no other."""
     before, pressed = signal.getsignal(signal.SIGINT), []
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield
@@ -237,7 +237,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
-    """Return who handed in something for a lab, and why what others handed in cannot be graded."""
+    """Return the students with a submission to a lab, and why other submissions cannot be graded."""
     students, missed = [], {}
     place = root / "submitted"
     for student in sorted(os.listdir(place)) if place.is_dir() else []:
@@ -255,7 +255,7 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
         elif not is_text(student):
             missed[student] = f"Not graded: the name of the folder {where} is not text in UTF-8; rename it."
         elif (name := _identifier(student)) != student.replace(" ", "_"):
-            # nbgrader looks for the folders of students by a pattern, and writes their names into its pages as they are
+            # nbgrader finds students' folders by a pattern, and does not escape their names on its pages
             missed[student] = (
                 f"Not graded: nbgrader cannot handle the name of the folder submitted/{shown(student)}; rename it"
                 f"{f' to {name}' if name else ''}."
@@ -271,7 +271,7 @@ def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _identifier(name):
-    """Return what `mlcourse collect` would make of a student's name, but for spaces; None if it would refuse it."""
+    """Return the identifier that `mlcourse collect` derives from a name; None if it refuses the name."""
     with contextlib.suppress(GradingError):
         return identifier(name.replace(" ", "_"))
 
@@ -306,12 +306,12 @@ def gradebook_of(config) -> Iterator[Gradebook]:
 
 
 def is_of_gradebook(error: Exception) -> bool:
-    """Return whether the cause of an error is the gradebook as a whole, and not what one student handed in."""
+    """Return whether an error concerns the gradebook as a whole, not one submission."""
     return isinstance(error, DatabaseError) and not isinstance(error, (DataError, IntegrityError))
 
 
 def _not_of_nbgrader(record):
-    """Whether a message comes from elsewhere: nbgrader shows a traceback of each error that it raises as well."""
+    """Whether a log record is not nbgrader's, which logs a traceback of each error that it also raises."""
     return record.pathname != nbgrader.api.__file__
 
 
@@ -333,15 +333,15 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
 
 
 class Recorder:
-    """Write results where nbgrader writes them: to ``autograded/`` and the gradebook; and then the marks to the index.
+    """Write results to ``autograded/`` and the gradebook, as nbgrader does, and then the marks to the index.
 
-    The rules are those of nbgrader's `SaveAutoGrades` and `AssignLatePenalties`; one session records the whole class.
+    It follows nbgrader's `SaveAutoGrades` and `AssignLatePenalties`; one session records the whole class.
     """
 
     def __init__(self, gradebook, config, lab, root, index):
         self.gradebook, self.config, self.lab, self.root, self.index = gradebook, config, lab, root, index
-        # We are the only writer: do not expire objects on commit, and keep the cells of the lab, of which the session
-        # holds no more than is referenced elsewhere
+        # We are the only writer: do not expire objects on commit. Keep references to the cells of the lab, since the
+        # session holds only weak ones
         gradebook.db().expire_on_commit = False
         try:
             self.notebook = gradebook.find_notebook(lab, lab)
@@ -353,7 +353,7 @@ class Recorder:
         self.look()
 
     def look(self):
-        """Read who is in the gradebook."""
+        """Read the students and points in the gradebook."""
         self.students = {student.id for student in self.gradebook.students}
         self.submitted = {one.student_id for one in self.gradebook.find_assignment(self.lab).submissions}
         self.automatic = automatic_points(self.lab, self.gradebook)
@@ -376,14 +376,14 @@ class Recorder:
         try:
             self.enter(entry)
         except Exception as error:
-            # What is not committed yet is lost, also of those who came before
+            # The rollback also discards earlier entries that are not committed
             self.gradebook.db.rollback()
             cause = error if is_of_gradebook(error) else error.__context__
             if is_of_gradebook(cause):
                 self.waiting.clear()
                 raise cause from None
             self.look()
-            # Whoever was late is committed at once, and with them all who wait then
+            # A late submission is committed at once, with all that are waiting
             earlier, self.waiting = self.waiting, []
             for one in earlier:
                 self.enter(one)
@@ -426,7 +426,7 @@ class Recorder:
 
 @dataclass
 class Entry:
-    """What the gradebook gets to know of a submission; a session that failed is told it again."""
+    """What the gradebook records of a submission; it is entered again after a rollback."""
 
     student: str
     timestamp: str | None
@@ -448,7 +448,7 @@ class Entry:
 
 @contextlib.contextmanager
 def pool(workers, sandbox, limits, scheduler) -> Iterator[tuple[Callable, int]]:
-    """Give a function that runs the cells of a notebook somewhere and returns a future, and how many run at a time."""
+    """Yield a function that submits the cells of a notebook and returns a future, and how many run in parallel."""
     if scheduler is None:
         if sys.platform != "linux":
             raise GradingError(NO_LINUX)
@@ -491,12 +491,12 @@ def _run_here(idle, cells, words):
 
 
 def run_there(cells: list[dict], words: Sequence[int], sandbox: bool, limits: tuple) -> dict:
-    """Run a notebook in a process of a Dask cluster, on the one worker of that process, which serves all labs."""
+    """Run a notebook in a process of a Dask cluster, on its one worker, which serves all labs."""
     return run(the_worker(sandbox, limits), [Cell(**cell) for cell in cells], words)
 
 
 def run(worker: Worker, cells: list[Cell], words: Sequence[int]) -> dict:
-    """Run a notebook; if that ends the worker itself twice, every test of it has failed, until it is run again."""
+    """Run a notebook; if it ends the worker twice, all its tests fail until it is run again."""
     for _ in range(2):
         try:
             return worker.grade(cells, words)

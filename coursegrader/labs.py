@@ -3,12 +3,12 @@
 ``mlcourse release`` regenerates ``source/`` and ``labs/`` and records the labs in the gradebook; with ``--sources`` it
 writes ``source/`` alone.
 
-A lab's source says of a cell only what cannot be derived. Its metadata key ``nbgrader`` takes
+The source of a lab states only what cannot be derived. The metadata key ``nbgrader`` of a cell takes
 
 - ``{grade_id: NAME, solution: true}`` for a cell that the student fills in,
 - ``{grade_id: NAME-1, points: 2}`` for a test cell,
 - ``{grade_id: NAME, solution: true, points: 3}`` for a written answer, graded by hand,
-- ``{grade_id: NAME}`` for a given cell that is locked: the grader restores it, whatever a student does to it.
+- ``{grade_id: NAME}`` for a given cell that is locked: the grader restores it if a student changes it.
 
 In the text, ``{{ points }}`` stands for the points of the lab and ``{{ points NAME }}`` for those of the cells whose
 grade_id is NAME or begins with ``NAME-``.
@@ -50,7 +50,7 @@ def read_lab(path: Path) -> NotebookNode:
     -------
     nbformat.NotebookNode
         The notebook with nbgrader's full metadata, points filled into the text, cell identifiers derived from the
-        content, and first the cell with which a notebook sets itself up.
+        content, and the setup cell first.
 
     Raises
     ------
@@ -126,8 +126,8 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
     Raises
     ------
     LabError
-        If a source is not well formed, nbgrader refuses it, it has other cells than those with which work was graded,
-        or something secret would reach the students.
+        If a source is not well formed, nbgrader refuses it, its cells differ from those with which work was graded, or
+        students would see something secret.
     """
     from nbgrader.apps.api import NbGraderAPI
 
@@ -161,9 +161,9 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
 
 
 def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool = False) -> str:
-    """Return the names of the cells that only one of the gradebook and an instructor's notebook has, as a text.
+    """List the cells that are in only one of the gradebook and an instructor's notebook.
 
-    With `handed_in`, only of a lab of which the gradebook has submissions; without such a lab, there are none.
+    The list is empty if the gradebook does not have the lab or, with `handed_in`, has no submissions to it.
     """
     from nbgrader.api import MissingEntry
 
@@ -178,7 +178,7 @@ def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool
 
 
 def secret_lines(source: NotebookNode, region: str) -> set[str]:
-    """Return what a student must not see of a lab, and what is long enough to be recognised.
+    """Return the lines of a lab that students must not see and that are long enough to be recognised.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def secret_lines(source: NotebookNode, region: str) -> set[str]:
     Returns
     -------
     set of str
-        The lines of at least 20 visible characters in the regions of that name, unless they also stand outside.
+        The lines of at least 20 visible characters in the regions of that name, unless they also occur outside.
     """
     given, hidden = "", []
     for cell in source.cells:
@@ -201,7 +201,7 @@ def secret_lines(source: NotebookNode, region: str) -> set[str]:
 
 
 def leaks(source: NotebookNode, text: str) -> list[str]:
-    """Return the secret lines of a lab, and the markers of its regions, that a text holds."""
+    """Return the secret lines and the region markers of a lab that a text contains."""
     text = squeezed(text)
     secrets = {line for region in REGIONS for line in secret_lines(source, region)}
     return sorted(line for line in [*secrets, *(f"BEGIN {region}" for region in REGIONS)] if squeezed(line) in text)
@@ -309,7 +309,7 @@ def _cell_id(cell, seen):
 
 
 def _raises_until_solved(cell):
-    """Whether a released cell raises before the student has written an answer: nbval and JupyterLab go on after it."""
+    """Whether a released cell raises until it is answered; nbval and JupyterLab continue after such a cell."""
     if cell.cell_type != "code":
         return False
     return _is_graded(cell) or re.search(r"^raise NotImplementedError", cell.source, re.M) is not None

@@ -1,13 +1,13 @@
 """Limits for a submission as a whole: memory, number of processes and time of the processor.
 
-Limits of a single process do not add up: twenty processes may each take as much as one. Two instruments hold the sum.
+Limits of a single process do not bound the sum: twenty processes may each take as much as one. Two means bound it.
 
 - A control group, where this user may make one: below ``/sys/fs/cgroup`` for root (versions 1 and 2), as a scope of the
-  user's systemd for everybody else (version 2, which delegates memory to users). The kernel then holds the limits.
-- The `Supervisor`, everywhere: it adds up what the processes of a submission hold, shared memory included, a few times
-  a second, and ends them when it is too much.
+  user's systemd for everybody else (version 2, which delegates memory to users). The kernel then enforces the limits.
+- The `Supervisor`, everywhere: a few times a second, it adds up the memory of a submission's processes, shared memory
+  included, and ends them when it is too much.
 
-No submission can leave the one core that it was given (`coursegrader.worker`), whatever it starts.
+No process of a submission can leave the core that it was given (`coursegrader.worker`).
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from coursegrader.protocol import Limits
 GROUPS = Path("/sys/fs/cgroup")
 EVENTS = ["memory.oom_control", "memory.failcnt", "memory.events"]  # the first two of version 1
 LOOK_SECONDS = 0.25
-TABLES = (b"VmPTE:",)  # of pages: empty pages far from one another take no other memory
+TABLES = (b"VmPTE:",)  # page tables: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
-MAPPING_BYTES = 4096  # of the kernel's own memory, which children that inherit many mappings make more and more
+MAPPING_BYTES = 4096  # of kernel memory for each mapping; children inherit the mappings
 
 
 def sentence(limits: Limits) -> str:
-    """Return a sentence on what holds the limits of a submission on this machine, for this user."""
+    """Return a sentence on how the limits of a submission are enforced for this user."""
     gigabytes = f"{limits.memory:g} GB of memory and {limits.processes:g} processes for each submission"
     group = Group(limits)
     try:
@@ -48,7 +48,7 @@ def sentence(limits: Limits) -> str:
 
 @functools.cache
 def scope(memory: int, processes: int) -> tuple[str, ...]:
-    """Return the words before a command that give it limits as a scope of the user's systemd; none without one."""
+    """Return the command prefix that sets limits by a scope of the user's systemd; empty if there is none."""
     words = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
     words += [f"--property=MemoryMax={memory}", "--property=MemorySwapMax=0", f"--property=TasksMax={processes}"]
     if os.getuid() == 0 or shutil.which(words[0]) is None:
@@ -63,7 +63,7 @@ def scope(memory: int, processes: int) -> tuple[str, ...]:
 
 
 class Group:
-    """A control group of this process's, of version 1 or 2: its `folders` are those that could be made."""
+    """A control group of this process, of version 1 or 2; `folders` are those that could be made."""
 
     def __init__(self, limits: Limits):
         self.folders, self.memory = [], str(limits.memory_bytes)
@@ -78,7 +78,7 @@ class Group:
             parent = GROUPS / controller
             if not (parent / "cgroup.procs").exists():
                 continue
-            # Those of servers that were killed
+            # Remove the groups of servers that were killed
             remove(folder for folder in parent.glob("mlcourse-*") if not is_running(folder.name.split("-")[1]))
             folder = parent / f"mlcourse-{os.getpid()}-{id(self)}"
             with contextlib.suppress(OSError):
@@ -89,14 +89,14 @@ class Group:
                     (folder / file).write_text(str(limit))
 
     def holds_memory(self):
-        """Whether the kernel has taken the limit of memory."""
+        """Whether the kernel has accepted the memory limit."""
         files = [folder / name for folder in self.folders for name in ("memory.limit_in_bytes", "memory.max")]
         return any(file.exists() and file.read_text().strip() == self.memory for file in files)
 
     def kills(self):
-        """Return how many processes the kernel has ended, and how often the group has met its own limit of memory.
+        """Return how many processes the kernel has ended, and how often the group has reached its memory limit.
 
-        The first alone says little: a machine without memory ends processes of a group that holds no more than it may.
+        The first alone says little: a machine without memory also ends processes of groups within their limits.
         """
         counts = dict.fromkeys(["oom_kill", "oom", "failcnt"], 0)
         for file in (folder / name for folder in self.folders for name in EVENTS):
@@ -106,7 +106,7 @@ class Group:
         return counts["oom_kill"], counts["oom"] + counts["failcnt"]
 
     def enter(self):
-        """Put this process into the group, and let a machine without memory end it rather than others."""
+        """Put this process into the group, and make it the preferred victim when memory runs out."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 (folder / "cgroup.procs").write_text(str(os.getpid()))
@@ -119,7 +119,7 @@ class Group:
 
 
 def remove(folders: Iterable[Path]) -> None:
-    """Remove control groups, as soon as their processes have gone."""
+    """Remove control groups as soon as their processes have gone."""
     for folder in folders:
         for _ in range(50):
             try:
@@ -130,22 +130,22 @@ def remove(folders: Iterable[Path]) -> None:
 
 
 def ended_for_its_own(before, after):
-    """Return whether between two counts of `Group.kills` a process was ended since its group held too much."""
+    """Return whether a process was ended for its group's memory between two counts of `Group.kills`."""
     return all(now > then for then, now in zip(before, after, strict=True))
 
 
 def is_running(pid):
-    """Return whether a process with this number is there."""
+    """Return whether a process with this number exists."""
     return Path("/proc", pid).exists()
 
 
 class Supervisor:
-    """Look after all processes that a server starts, and end them when they hold too much.
+    """Watch all processes that a server starts, and end them when they exceed the limits.
 
     Parameters
     ----------
     pid : int
-        The server. Whatever is below it now is left alone.
+        The server. Its present descendants are left alone.
     limits : Limits
     """
 
@@ -153,17 +153,17 @@ class Supervisor:
         self.pid, self.limits, self.own = pid, limits, {pid, *below(pid)}
 
     def look(self) -> str | None:
-        """End the processes of the submission if they are too many or hold too much; return why, or None."""
+        """End the processes of the submission if they exceed a limit; return why, or None."""
         started = [pid for pid in below(self.pid) if pid not in self.own]
         for pid in set(started).difference(*map(children, self.own)):
-            # A machine without memory ends them first: neither what other submissions need, nor what watches over them
+            # A machine without memory ends these first, not the servers or other submissions
             with contextlib.suppress(OSError):
                 Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         reason = None
         most = self.limits.memory_bytes
         if len(started) > self.limits.processes:
             reason = f"more than {self.limits.processes:g} processes"
-        # What processes share is counted in each of them here, and once below, which takes longer
+        # The first sum counts shared memory in each process; the second counts it once but takes longer
         elif sum(map(resident, started)) > most and sum(map(proportional, started)) > most:
             reason = f"more than {self.limits.memory:g} GB of memory"
         if reason:
@@ -194,9 +194,9 @@ def children(pid: int) -> list[int]:
 
 
 def resident(pid):
-    """Return the bytes of memory that a process uses, with all that it shares."""
-    # All threads have the same memory, but one that has ended shows none: not even the first, whose files those of the
-    # process are
+    """Return the bytes of memory that a process uses, shared memory included."""
+    # All threads have the same memory, but a thread that has ended shows none, even the first, whose files are those of
+    # the process
     threads = []
     with contextlib.suppress(OSError):
         threads += Path("/proc", str(pid), "task").iterdir()
@@ -205,8 +205,8 @@ def resident(pid):
 
 
 def proportional(pid):
-    """Return the bytes of memory that a process uses, with its part of what it shares with others."""
-    # A process that lets nobody look counts as a whole
+    """Return the bytes of memory that a process uses, with its share of shared memory."""
+    # A process whose files cannot be read counts in full
     folder = Path("/proc", str(pid))
     mapped = kilobytes(folder / "smaps_rollup", (b"Pss:", b"SwapPss:"))
     if not mapped:
@@ -215,7 +215,7 @@ def proportional(pid):
 
 
 def mappings(folder):
-    """Return the number of mappings of a process; 0 if it has ended, or lets nobody look."""
+    """Return the number of mappings of a process; 0 if it has ended or cannot be read."""
     try:
         return (folder / "maps").read_bytes().count(b"\n")
     except OSError:
@@ -223,9 +223,9 @@ def mappings(folder):
 
 
 def kilobytes(file, names):
-    """Return the sum of some lines of a file on a process; 0 if it has ended."""
+    """Return the sum of these lines in a file on a process; 0 if it has ended."""
     try:
-        # The first line may be the name that a process gave itself, of any bytes
+        # Skip the first line: it may be the name that a process chose, of any bytes
         lines = [line.split() for line in file.read_bytes().split(b"\n")[1:]]
     except OSError:
         return 0

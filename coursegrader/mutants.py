@@ -72,7 +72,7 @@ class _Replace(ast.NodeTransformer):
 
 
 def _nodes(node, where="", ancestors=()):
-    """Walk through everything that may change, with the name of the function around it and the nodes above it."""
+    """Yield all nodes that may change, with the name of the function around them and the nodes above them."""
     yield where, ancestors, node
     inner = f"{node.name}: " if isinstance(node, ast.FunctionDef) else where
     for child in ast.iter_child_nodes(node):
@@ -92,7 +92,7 @@ def _context(ancestors, node):
 
 
 def _variants(node, ancestors):
-    """Yield what may stand in the place of a node."""
+    """Yield the possible replacements of a node."""
     match node:
         case ast.BinOp(left, op, right) if type(op) in ARITHMETIC:
             yield ast.BinOp(left, ARITHMETIC[type(op)](), right)
@@ -138,7 +138,7 @@ def _variants(node, ancestors):
 
 
 def _neighbours(value, ancestors):
-    """Return the names that stand next to the string `value` in the same cell."""
+    """Return the names next to the string `value` in the same cell."""
     names = [
         node.value
         for node in ast.walk(ancestors[0])

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from IPython.core.inputtransformer2 import TransformerManager
 
 MAX_CHARACTERS = 10_000  # of a cell that is read
-MAX_SIGNS = 10  # at the beginning of lines that are not Python: IPython reads all of a cell again for each of them
-# A chain of attributes: Python keeps the name `a.b.c` of a module in as many parts, `a`, `a.b` and `a.b.c`
+MAX_SIGNS = 10  # that begin lines of IPython's syntax: IPython parses the whole cell again for each of them
+# A chain of attributes: Python keeps every part of the name `a.b.c` of a module: `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
 NOT_PYTHON = re.compile(r"[!%?]|(?:^\s*|(?<=[,;/]))[,;/]", re.MULTILINE)
 WORD = re.compile(r"[^\W\d]\w*")
-# What makes a name of a text. `df.query` is one; IPython makes a call of `get_ipython` of a cell with a magic
+# Names that turn text into names, such as `df.query`; IPython turns a magic into a call of `get_ipython`
 EVALUATING = {"eval", "exec", "query", "globals", "locals", "vars", "getattr", "get_ipython", "__main__", "__dict__"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -27,7 +27,7 @@ class Names:
     Attributes
     ----------
     defines : set of str
-        Names that the cell binds for certain.
+        Names that the cell always binds.
     may_define : set of str
         Names that it binds in a branch or a loop.
     modules : set of str
@@ -37,7 +37,7 @@ class Names:
     needs : set of str
         Names that it reads as it runs, and has not bound before.
     needs_later : set of str
-        Names that its functions read when they are called, and that it does not bind itself. If a cell evaluates texts,
+        Names that its functions read when they are called, and that it does not bind itself. If a cell evaluates text,
         as in ``df.query("a > @limit")``, all its words count.
     """
 
@@ -51,9 +51,9 @@ class Names:
 
 @functools.lru_cache(300)
 def names_of(source: str) -> Names | None:
-    """Return the names in the code of a cell; none of code with an error of syntax, which does not run.
+    """Return the names in the code of a cell; empty for a syntax error, since the code does not run.
 
-    None is returned for code that would take much time or memory to read: nobody knows its names.
+    Return None if the names are not known, since reading the code would take much time or memory.
     """
     names = Names()
     try:
@@ -71,12 +71,12 @@ def names_of(source: str) -> Names | None:
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Return the tree of code; None if it is longer or deeper than a person writes it.
+    """Return the syntax tree of code; None if it is longer or deeper than what a person writes.
 
     Raises
     ------
     SyntaxError, ValueError
-        If it is no Python.
+        If it is not Python.
     """
     if len(source) > MAX_CHARACTERS or LONG_CHAIN.search(source):
         return None
@@ -87,7 +87,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def _tree(source):
-    """Return the tree of a cell, in which lines may be for IPython, or None."""
+    """Return the syntax tree of a cell, which may have lines in IPython's syntax, or None."""
     try:
         return parsed(source)
     except SyntaxError:
@@ -98,7 +98,7 @@ def _tree(source):
 
 @functools.lru_cache(1000)
 def names_of_test(source: str) -> list[str]:
-    """Return the names that a test cell takes from the notebook: it has no other than those and its own."""
+    """Return the names that a test cell takes from the notebook: all that it uses but does not define."""
     used, own, waiting = set(), set(), [symtable.symtable(source, "<test>", "exec")]
     while waiting:
         table = waiting.pop()
@@ -112,7 +112,7 @@ def names_of_test(source: str) -> list[str]:
 
 
 def _read_block(body, names, bound, certain):
-    """Read statements in their order; `bound` has the names that the cell has bound on the way here."""
+    """Read statements in order; `bound` has the names that the cell has already bound."""
     for node in body:
         if isinstance(node, (ast.With, ast.AsyncWith)):
             _read(node.items, names, bound)
@@ -144,7 +144,7 @@ def _read_block(body, names, bound, certain):
 
 
 def _read(nodes, names, bound):
-    """Note what is read, now or when a function is called, and what may be changed in place."""
+    """Note the names that are read, now or in a later call, and those that may be changed in place."""
     for node in nodes:
         for name, later in _loads(node, later=False):
             if later:
@@ -163,7 +163,7 @@ def _bind(nodes, names, bound, certain):
 
 
 def _loads(node, later):
-    """Yield the global names that code reads, and whether it does when a function is called."""
+    """Yield the global names that code reads, and whether it reads them only in a later call."""
     if isinstance(node, FUNCTIONS):
         own = set(_bound_inside(node))
         outside = [*getattr(node, "decorator_list", ()), *node.args.defaults, *filter(None, node.args.kw_defaults)]
@@ -186,7 +186,7 @@ def _loads(node, later):
 
 
 def _mentioned(tree):
-    """Return the words of code that evaluates a text: each may be a name."""
+    """Return all words of code that evaluates text: each may be a name."""
     words = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -254,7 +254,7 @@ def _changed(tree):
 
 
 def _root(node):
-    """Yield the name with which an expression such as ``x.a[0].b`` begins, unless it is a name alone."""
+    """Yield the first name of an expression such as ``x.a[0].b``, unless it is only a name."""
     if isinstance(node, ast.Name):
         return
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):

@@ -1,12 +1,12 @@
-"""Tell which given cells of a notebook a grading has to run: those that a test or a cell of the student needs.
+"""Find the given cells of a notebook that a grading has to run: those that a test or a cell of the student needs.
 
-Most of the time of a lab goes into given cells that draw, fit and compare, and a test needs few of them. A given cell
-is *deferred* if no cell that runs needs a name that it defines or changes. The student's own cells always run. Names
-are found in the code (`coursegrader.names`), so a name that code makes up as it runs is missed: a deferred cell also
-runs when a name that it defines is missing (`coursegrader.student_runner`).
+A lab spends most of its time in given cells that draw, fit and compare, and a test needs few of them. A given cell is
+*deferred* if no cell that runs needs a name that it defines or changes. The student's own cells always run. Names are
+found by reading the code (`coursegrader.names`), which misses names that are created at run time. A deferred cell
+therefore also runs when a name that it defines is missing (`coursegrader.student_runner`).
 
-Names do not say everything. A given cell with the tag ``run`` always runs, for instance one that sets an option of a
-library on which an answer depends.
+Some dependencies do not show in names. A given cell with the tag ``run`` always runs, for instance one that sets an
+option of a library on which an answer depends.
 """
 
 from bisect import bisect_left
@@ -43,8 +43,8 @@ def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
     Returns
     -------
     list of Cell
-        The same cells. Those that need not run have the names that they define or change as `defers`. If the names of a
-        cell are not known (`coursegrader.names.names_of`), or if there is more code than a person writes, all run.
+        The same cells. Those that need not run have the names that they define or change as `defers`. All run if the
+        names of a cell are not known (`coursegrader.names.names_of`), or if there is more code than a person writes.
     """
     if sum(len(cell.source) for cell in cells) > MAX_CHARACTERS:
         return cells
@@ -86,8 +86,8 @@ def _bound(names):
 def needed_by(number: int, names: list[Names], binders: Mapping[str, list[int]]) -> Iterator[int]:
     """Yield the numbers of the cells that define or change what a cell needs.
 
-    What it reads as it runs comes from the last cells before it. What its functions read when they are called may come
-    from any cell. To call a function of a module is not taken for a change of the module.
+    Names that it reads as it runs come from the last cells before it. Names that its functions read when they are
+    called may come from any cell. Calling a function of a module does not count as changing the module.
     """
     for name in names[number].needs:
         others = binders.get(name, [])

@@ -1,4 +1,4 @@
-"""The course's own steps in nbgrader's work, named in ``nbgrader_config.py``."""
+"""The course's own steps for nbgrader, enabled in ``nbgrader_config.py``."""
 
 import atexit
 import dataclasses
@@ -21,15 +21,15 @@ from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
 from coursegrader.worker import Worker
 
-OUTPUT_CHARACTERS = 100_000  # of a text that a cell shows
-PAGE_CHARACTERS = 1_000_000  # of all that the cells of a notebook show, but for pictures
-ANSI_CODES = 1000  # of a text in colours, since nbconvert copies the text at each of them
+OUTPUT_CHARACTERS = 100_000  # of a text output
+PAGE_CHARACTERS = 1_000_000  # of all outputs of a notebook, without pictures
+ANSI_CODES = 1000  # of a text; nbconvert copies the text at each of them
 HANDED_IN = "As handed in (no check needs this cell):"
 NOT_RUN = "Handed in without an output, and not run (no check needs this cell)."
 
 
 class GradeInSandbox(NbGraderPreprocessor):
-    """Run the student's cells in a sandbox and the test cells outside, in place of nbgrader's own `Execute`."""
+    """Run the student's cells in a sandbox and the test cells outside it, instead of nbgrader's `Execute`."""
 
     sandbox = Bool(True, help="Whether students' code runs in a sandbox").tag(config=True)
     secret_file = Unicode(FILE, help="The file with the secret on which the data of hidden tests depend").tag(
@@ -44,7 +44,7 @@ class GradeInSandbox(NbGraderPreprocessor):
 
     @validate("limits")
     def _within_bounds(self, proposal):
-        """Refuse what no submission can be held to. No number is both of the bounds of NaN."""
+        """Refuse limits outside their bounds. NaN fails both comparisons."""
         for one in dataclasses.fields(Limits):
             least, most = one.metadata["least"], one.metadata["most"]
             if not least <= proposal.value.get(one.name, one.default) <= most:
@@ -77,7 +77,7 @@ class GradeInSandbox(NbGraderPreprocessor):
 
 
 def limits_of(config: Config, changed: dict[str, float] | None = None) -> Limits:
-    """Return what a submission may take: ``c.GradeInSandbox.limits`` of a configuration, and what is changed now."""
+    """Return the limits of a submission: ``c.GradeInSandbox.limits`` of a configuration, updated with `changed`."""
     try:
         step = GradeInSandbox(config=config)
         step.limits |= changed or {}
@@ -95,7 +95,7 @@ def the_worker(sandbox, limits):
 
 
 class ShowHintsOnly(NbGraderPreprocessor):
-    """Leave of a failed test just its sentence, so that a feedback page shows no line of a hidden test."""
+    """Reduce the output of a failed test to its hint, so that feedback shows no line of a hidden test."""
 
     def preprocess_cell(self, cell, resources, index):
         if cell.cell_type == "code" and is_grade(cell):
@@ -107,7 +107,7 @@ class ShowHintsOnly(NbGraderPreprocessor):
 
 
 class DrawAnew(NbGraderPreprocessor):
-    """Let whoever hands in again meet other hidden data than those that this feedback speaks of."""
+    """Start a new draw: later submissions do not get the hidden data that this feedback mentions."""
 
     def preprocess(self, nb, resources):
         draw = nb.metadata.get("mlcourse", {}).get("draw")
@@ -133,7 +133,7 @@ class SayWhatHappened(NbGraderPreprocessor):
 
 
 class SayAsHandedIn(NbGraderPreprocessor):
-    """Say of a cell that no check needed that its output is the one with which it was handed in."""
+    """Mark the output of a cell that no check needs as the one that was handed in."""
 
     def preprocess_cell(self, cell, resources, index):
         if cell.cell_type == "code" and cell.metadata.get("mlcourse", {}).get("as_handed_in"):
@@ -143,7 +143,7 @@ class SayAsHandedIn(NbGraderPreprocessor):
 
 
 class ShowWithinLimits(NbGraderPreprocessor):
-    """Leave of what the cells of a notebook show as much as a browser, and what writes the page, can bear."""
+    """Cut the outputs of a notebook to a size that nbconvert and a browser can handle."""
 
     def preprocess(self, nb, resources):
         self.left, outputs_left = PAGE_CHARACTERS, NOTEBOOK_OUTPUTS
@@ -165,7 +165,7 @@ class ShowWithinLimits(NbGraderPreprocessor):
 
     def fit_display(self, data):
         page = data.get("text/html", "")
-        # What scikit-learn shows of a model is nothing but its text without the styles and the switches
+        # Without its styles and check boxes, scikit-learn's HTML of a model adds nothing to the text
         if len(page) > min(sanitizer.HTML_CHARACTERS, self.left) or "sk-top-container" in page:
             del data["text/html"]
             data.setdefault("text/plain", "[a table or the like that is too long to be shown]")
@@ -174,7 +174,7 @@ class ShowWithinLimits(NbGraderPreprocessor):
             data[kind] = self.fitted(data[kind], most)
 
     def fitted(self, text, most=OUTPUT_CHARACTERS):
-        """Return as much of a text as there is room for."""
+        """Cut a text to the room that is left."""
         text = sanitizer.shortened(text, min(most, self.left))
         self.left = max(0, self.left - len(text))
         return strip_ansi(text) if text.count("\x1b") > ANSI_CODES else text
@@ -190,6 +190,6 @@ class ShowRawAsText(NbGraderPreprocessor):
 
 
 def one_line(sentence):
-    """Return a sentence as plain text for Markdown, since it may hold the name of a student's file."""
+    """Escape a sentence for Markdown: it may contain the name of a student's file."""
     text = re.sub(r"([`*_{}\[\]<>#|$])|(\\+)", lambda found: f"\\{found[1]}" if found[1] else f"`{found[2]}`", sentence)
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""What goes to a worker, and what comes back: the cells of a notebook, its limits, and outputs.
+"""The messages to and from a worker: the cells of a notebook, its limits, and outputs.
 
-What the processes in the sandboxes say is read here, by the process that is trusted: texts of JSON of a bearable
-size, in one form. A test cell has passed or not, and of a student's cell come texts and pictures.
+The trusted process reads the messages of the sandboxes here: JSON of limited size in a fixed form. A test cell passes
+or fails; a student's cell gives texts and pictures.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 MESSAGE_CHARACTERS = 4000
 OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
 MOST_OUTPUTS = 1000  # of a cell
-NOTEBOOK_OUTPUTS = 2000  # of all cells; a cell may have one in any case
+NOTEBOOK_OUTPUTS = 2000  # of all cells; a cell may always have one
 CUT_OFF = "[the rest was cut off]\n"
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
 DAY = 24 * 60 * 60
@@ -31,7 +31,7 @@ class Malformed(Exception):
 class Cell:
     """A code cell of a notebook: the student's, or a test if it has a `grade_id`.
 
-    One with a list `defers` runs only if a name in that list is missing.
+    A cell with a list `defers` runs only if a name in that list is missing.
     """
 
     source: str
@@ -40,13 +40,13 @@ class Cell:
 
 
 def limit(default, least, most, what):
-    """Return a field of `Limits`, which lies between `least` and `most`."""
+    """Return a field of `Limits` between `least` and `most`."""
     return dataclasses.field(default=default, metadata={"least": least, "most": most, "what": what})
 
 
 @dataclasses.dataclass
 class Limits:
-    """What a submission may take. `coursegrader.preprocessors.GradeInSandbox.limits` sets it."""
+    """The limits of a submission. `coursegrader.preprocessors.GradeInSandbox.limits` sets them."""
 
     cell: float = limit(60, 0.1, DAY, "seconds for a cell of the student")
     test: float = limit(30, 0.1, DAY, "seconds for a test cell with all the calls that it makes")
@@ -59,18 +59,18 @@ class Limits:
 
     @property
     def patience(self):
-        """Seconds for which a test runner can be silent, unless it hangs."""
+        """Seconds of silence after which a test runner counts as hanging."""
         return max(self.cell, self.test + 2 * self.call) + 6 * self.grace
 
     @property
     def memory_bytes(self):
-        """The limit of memory in bytes: whole megabytes, since the kernel counts in pages."""
+        """The memory limit in bytes: whole megabytes, since the kernel counts in pages."""
         return int(self.memory * 2**10) * 2**20
 
 
 @dataclasses.dataclass
 class CellResult:
-    """What became of a cell: its outputs, why nothing is run after it, if so, and whether a limit of time decided."""
+    """The result of a cell: its outputs, why nothing runs after it, if so, and whether a time limit decided it."""
 
     outputs: list[dict]
     stopped: str | None = None
@@ -79,11 +79,10 @@ class CellResult:
 
 @dataclasses.dataclass
 class NotebookResult:
-    """What became of a notebook: outputs per cell, seconds, and why it was stopped, if it was.
+    """The result of a notebook: outputs per cell, seconds, and why it was stopped, if it was.
 
-    A test cell passed if and only if its outputs hold no error. Every test cell has at least one output. Those of a
-    deferred cell are None. `late` says
-    that a limit of time decided about something: another run may end in another way.
+    A test cell passed if and only if its outputs contain no error. Every test cell has at least one output. The outputs
+    of a deferred cell are None. `late` says that a time limit decided a result: another run may differ.
     """
 
     outputs: list[list[dict] | None]
@@ -93,7 +92,7 @@ class NotebookResult:
 
 
 def result_of(cells: list[Cell], results: list[CellResult], seconds: float) -> NotebookResult:
-    """Return the result of a notebook from those of its cells, of which the last may be missing."""
+    """Combine the results of the cells into that of the notebook; the last ones may be missing."""
     stopped = results[-1].stopped if results else None
     late = any(cell.late for cell in results)
     if len(results) < len(cells) and not stopped:
@@ -110,7 +109,7 @@ def failure(message):
     return {"output_type": "error", "ename": "CheckFailed", "evalue": message, "traceback": [message]}
 
 
-# What a test runner is told, and what it says
+# Messages to and from a test runner
 
 
 def notebook(cells: list[Cell], secret: Sequence[int], limits: Limits) -> bytes:
@@ -120,13 +119,13 @@ def notebook(cells: list[Cell], secret: Sequence[int], limits: Limits) -> bytes:
 
 
 def read_notebook(text: bytes) -> tuple[list[Cell], tuple[int, ...], Limits]:
-    """Return what `notebook` has written."""
+    """Parse a message of `notebook`."""
     told = json.loads(text)
     return [Cell(**cell) for cell in told["cells"]], tuple(told["secret"]), Limits(**told["limits"])
 
 
 def verdict(cell: Cell, result: CellResult) -> bytes:
-    """Return the text in which a test runner says what became of a cell."""
+    """Return the message of a test runner on the result of a cell."""
     said = {"cell": cell.grade_id, "stopped": result.stopped, "late": result.late}
     if cell.grade_id is None:
         said["outputs"] = result.outputs
@@ -134,12 +133,12 @@ def verdict(cell: Cell, result: CellResult) -> bytes:
         [output] = result.outputs
         said["passed"] = output["output_type"] == "stream"
         said["says"] = output["text"] if said["passed"] else output["evalue"]
-    # What UTF-8 cannot hold would stop whoever writes the notebook
+    # Replace what UTF-8 cannot encode: the notebook could not be written
     return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read_verdict(cell: Cell, text: bytes) -> CellResult:
-    """Read what a test runner says of a cell. Its process is not trusted.
+    """Parse a test runner's message on a cell. Its process is not trusted.
 
     Parameters
     ----------
@@ -154,7 +153,7 @@ def read_verdict(cell: Cell, text: bytes) -> CellResult:
     Raises
     ------
     Malformed
-        If the text is of another form, or names another cell.
+        If the text has another form, or names another cell.
     """
     said = parsed(text)
     form = {"cell": type(cell.grade_id), "stopped": (str, type(None)), "late": bool}
@@ -177,12 +176,12 @@ def read_verdict(cell: Cell, text: bytes) -> CellResult:
 
 
 def parsed(text: bytes) -> object:
-    """Return what a text of JSON says, if it is one of bearable size."""
+    """Parse JSON of limited size."""
     if len(text) > OUTPUT_BYTES:
         raise Malformed(f"outputs of more than {OUTPUT_BYTES // 2**20} MB")
     try:
         said = json.loads(text)
-        # Halves of characters, which JSON can name, would stop whoever writes the notebook
+        # JSON can encode single surrogates, with which the notebook could not be written
         json.dumps(said, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise Malformed("a message that is not well formed") from None
@@ -192,9 +191,9 @@ def parsed(text: bytes) -> object:
 def checked_outputs(outputs: object) -> list[dict]:
     """Return the outputs of a student's cell; raise `Malformed` if they are not of nbformat's form.
 
-    Of a display remain the kinds that are shown, and no metadata.
+    A display keeps only the kinds that are shown, and no metadata.
     """
-    # Not isinstance, since a proxy may pass for something else
+    # Not isinstance: a proxy may pass for something else
     if type(outputs) is not list or len(outputs) > MOST_OUTPUTS or not all(type(output) is dict for output in outputs):
         raise Malformed("outputs that are not well formed")
     for output in outputs:
@@ -217,7 +216,7 @@ def checked_outputs(outputs: object) -> list[dict]:
 
 
 class OutputBudget:
-    """How many characters a notebook may show: what does not fit any more is cut off, cell by cell."""
+    """The number of characters that a notebook may show; the rest is cut off, cell by cell."""
 
     def __init__(self, characters: float = Limits.output):
         self.left, self.outputs_left = characters, NOTEBOOK_OUTPUTS
@@ -233,7 +232,7 @@ class OutputBudget:
 
 
 def size_of(thing):
-    """Return the characters in outputs, and some for each of their parts."""
+    """Return the number of characters in outputs, plus 20 for each part."""
     if isinstance(thing, dict):
         return sum(20 + size_of(value) for value in thing.values())
     if isinstance(thing, list):

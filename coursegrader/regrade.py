@@ -1,4 +1,4 @@
-"""Say whose marks move when a lab is graded again, and why."""
+"""Report whose marks change when a lab is graded again, and why."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from coursegrader.scores import one_line, read_autograded, read_scores
 
 @dataclass(frozen=True)
 class Move:
-    """A mark that is not what it was; None for the points of a cell that was not graded before, or is no more."""
+    """A mark that has changed; the points of a cell are None before it exists and after it is removed."""
 
     student: str
     grade_id: str
@@ -57,7 +57,8 @@ def snapshot(lab: str, gradebook: Gradebook, root: Path = ROOT) -> dict[str, dic
 def moves(before: dict, after: dict) -> list[Move]:
     """Return every mark that differs between two snapshots, sorted by student and grade_id.
 
-    Marks that stay, even with another hint, are left out. A student who is in one snapshot only has moved in all cells.
+    A mark that stays the same is left out, even if its hint differs. For a student in only one snapshot, every mark
+    differs.
     """
     found = []
     for student in sorted(before.keys() | after.keys()):
@@ -70,7 +71,7 @@ def moves(before: dict, after: dict) -> list[Move]:
 
 
 def print_moves(moves: list[Move]) -> None:
-    """Print a line for each mark that moves, and the totals."""
+    """Print a line for each changed mark, and the totals."""
     if not moves:
         print("No mark moves.")
         return

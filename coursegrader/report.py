@@ -1,4 +1,4 @@
-"""Write the page that tells an instructor how a class did in a lab."""
+"""Write a page for instructors on the results of a class in a lab."""
 
 import io
 import json
@@ -29,7 +29,7 @@ MOST_PAIRS = 20
 MOST_LINES = 60
 UNDEFINED = "–"
 
-# Figures are drawn in these colours, and the page puts its own in their place, light or dark
+# Figures are drawn in these colours, which the page replaces by its own, light or dark
 _COLOURS = {"#000001": "currentColor", "#000002": "var(--bar)", "#000003": "var(--line)"}
 _INK, _BAR, _LINE = _COLOURS
 
@@ -37,19 +37,19 @@ _INK, _BAR, _LINE = _COLOURS
 def write_report(
     lab: str, root: Path, gradebook: Gradebook, tell: Callable[[str], None] = lambda sentence: None
 ) -> Path:
-    """Write ``reports/LAB.html``: one page without scripts, that needs no other file and no network.
+    """Write ``reports/LAB.html``: one page without scripts that needs no other file and no network.
 
     Parameters
     ----------
     lab : str
         Name of the lab.
     root : pathlib.Path
-        The folder of the course, with ``autograded/``, and with ``source/`` and ``labs/`` for titles and given code;
-        what is missing there is missing on the page.
+        The folder of the course, with ``autograded/``, and with ``source/`` and ``labs/`` for titles and given code.
+        The page leaves out what is missing there.
     gradebook : nbgrader.api.Gradebook
         The marks.
     tell : callable
-        Called with a sentence on every student whose autograded notebook cannot be read. The page leaves it out, too.
+        Called with a sentence on every student whose autograded notebook cannot be read. The page leaves them out.
 
     Returns
     -------
@@ -102,8 +102,8 @@ def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
 
         r = (mean of R where x = 1 - mean of R where x = 0) * sqrt(p * (1 - p)) / sd(R),
 
-    with the population standard deviation, which is Pearson's correlation of x and R. A total that included the test
-    cell would correlate with it by itself; hence the rest: Guilford, "The correlation of an item with a composite of
+    with the population standard deviation, which is Pearson's correlation of x and R. A total that includes the test
+    cell correlates with it by construction, hence R: Guilford, "The correlation of an item with a composite of
     the remaining items in a test", Educational and Psychological Measurement 13 (1953), 87-93.
 
     Parameters
@@ -128,11 +128,11 @@ def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
     return table
 
 
-# --- what the page says -----------------------------------------------------------------------------------------------
+# --- the content of the page ------------------------------------------------------------------------------------------
 
 
 def _sections(lab, root):
-    """Return the title of a lab, and the title of the section in which each graded cell stands, in order."""
+    """Return the title of a lab, and the section title of each graded cell, in order."""
     title, section, sections = lab, None, {}
     for cell in _cells(root / "source" / lab / f"{lab}.ipynb") or _cells(root / "labs" / lab / f"{lab}.ipynb"):
         source, grader = joined(cell["source"]), cell["metadata"].get("nbgrader", {})
@@ -163,14 +163,14 @@ def _cells(path):
 
 
 def _automatic(marks):
-    """Return the automatic points by student and test cell, and the largest of each, where the grader has been."""
+    """Return the automatic points by student and test cell, and the maximum of each, of the graded submissions."""
     tests = marks[~marks.written]
     points = tests.pivot(index="student", columns="grade_id", values="automatic")[tests.grade_id.unique()].dropna()
     return points, tests.groupby("grade_id").max_score.first()[points.columns]
 
 
 def _points(marks):
-    """Return what the page says about totals: automatic, and of those in which nothing waits any more."""
+    """Return the totals on the page: automatic points, and all points of the students who are completely marked."""
     automatic, max_automatic = _automatic(marks)
     waiting = marks[marks.written & marks.waiting]
     marked = marks[~marks.student.isin(marks[marks.waiting].student)]
@@ -235,7 +235,7 @@ def _tests(marks, titles):
 
 
 def _hints(marks, read):
-    """Return the most frequent hints of failed test cells: sentence, number of students, names of the test cells."""
+    """Return the most frequent hints of failed test cells: message, number of students, names of the test cells."""
     tests = marks[~marks.written]
     failed = set(map(tuple, tests.loc[tests.automatic < tests.max_score, ["student", "grade_id"]].to_numpy()))
     students, cells = defaultdict(set), defaultdict(set)
@@ -301,7 +301,7 @@ def _own_lines(source, stub):
     return "\n".join(lines[:MOST_LINES] + [f"… and {more} more lines"] * (more > 0))
 
 
-# --- how it shows it --------------------------------------------------------------------------------------------------
+# --- figures and templates --------------------------------------------------------------------------------------------
 
 
 def _environment():
@@ -370,7 +370,7 @@ def _bars(rows):
 
 
 def _style():
-    """Return a context in which figures have the course's style, and colours that the page replaces by its own."""
+    """Return a context for figures in the course's style, with colours that the page replaces."""
     inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
     own = {"svg.fonttype": "none", "text.parse_math": False, "grid.color": _LINE, "font.size": 10}
@@ -378,7 +378,7 @@ def _style():
 
 
 def _svg(figure, says):
-    """Return a figure as an element of the page, with `says` for who cannot see it."""
+    """Return a figure as SVG for the page, with `says` as its text alternative."""
     file = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": says}):
         figure.savefig(file, format="svg", metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""The results of submissions, stored by what they depend on, and an index of who was graded with what."""
+"""A cache of results by what they depend on, and an index of the submissions that were graded."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ from coursegrader.submissions import MAX_BYTES, by_date
 from coursegrader.worker import ROOT
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
-# What runs a submission; the rest of this package collects, records and shows
+# The modules that run a submission
 EXECUTION = ["channel", "limits", "names", "needed_cells", "protocol", "sandbox", "seccomp", "serialization"]
 EXECUTION += ["student_runner", "test_runner", "worker"]
 DEPENDS_ON = [f"coursegrader/{name}.py" for name in EXECUTION]
@@ -35,7 +35,7 @@ def cells_of(notebook: NotebookNode, lab: NotebookNode) -> list[Cell]:
     ----------
     notebook : nbformat.NotebookNode
     lab : nbformat.NotebookNode
-        The instructor's notebook, which says what is given.
+        The instructor's notebook, which defines the given cells.
     """
     cells = [Cell(cell.source, grade_id(cell)) for cell in notebook.cells if cell.cell_type == "code"]
     return defer(cells, given_cells(lab))
@@ -49,7 +49,7 @@ def grade_id(cell):
 def write_outputs(notebook: NotebookNode, result: dict) -> None:
     """Put the outputs of a result into the cells of its notebook, and the rest into the notebook's metadata.
 
-    A deferred cell keeps the outputs with which it was handed in, and says so in its metadata.
+    A deferred cell keeps the outputs that were handed in, and its metadata say so.
     """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(cells, result["outputs"], strict=True), start=1):
@@ -63,14 +63,14 @@ def write_outputs(notebook: NotebookNode, result: dict) -> None:
 
 
 class ResultCache:
-    """The results of a course, stored by what they depend on.
+    """A cache of a course's results by what they depend on.
 
     Parameters
     ----------
     root : pathlib.Path
         The folder of the course.
     limits : Limits
-        What a submission may take: with other limits another result is possible.
+        The limits of a submission, on which its result may depend.
     """
 
     def __init__(self, root: Path, limits: Limits):
@@ -84,7 +84,7 @@ class ResultCache:
             return None
 
     def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
-        """Store a result and return it. One that a limit of time decided is not stored: a second run may differ."""
+        """Store a result and return it. A result that a time limit decided is not stored: a second run may differ."""
         if not result["late"]:
             write_whole(self._path(cells, words), json.dumps(result))
         return result
@@ -99,7 +99,7 @@ class ResultCache:
 
 @functools.cache
 def environment_fingerprint() -> str:
-    """Return a hash of what a result depends on beside the notebook: code that runs it, helper, data, packages."""
+    """Return a hash of what a result depends on besides the notebook: code that runs it, helper, data, packages."""
     digest = hashlib.sha256(sys.version.encode())
     for name in PACKAGES:
         digest.update(f"{name} {importlib.metadata.version(name)}".encode())
@@ -111,7 +111,7 @@ def environment_fingerprint() -> str:
 
 
 def fingerprint(paths) -> str:
-    """Return a hash of the names and contents of files, in the order in which they are given."""
+    """Return a hash of the names and contents of files, in the given order."""
     digest = hashlib.sha256()
     for path in paths:
         kind = kind_of(path)
@@ -123,19 +123,19 @@ def fingerprint(paths) -> str:
 
 
 def handed_in(student: str, lab: str, root: Path) -> str:
-    """Return a hash of what is graded of what a student handed in for a lab."""
+    """Return a hash of the files of a student's submission that are graded."""
     files = sorted((root / "submitted" / student / lab).glob("*"))
-    # What else lies beside a notebook decides nothing, and may be put aside under another name
+    # Other files do not affect the grading, and may be put aside under another name
     return fingerprint(
         by_date(path for path in files if path.suffix.lower() == ".ipynb" or path.name.startswith("timestamp.txt"))
     )
 
 
 class Index:
-    """Which submissions have been graded, by marks: what their grading depends on.
+    """The submissions that have been graded, with their marks: what the grading depends on.
 
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
-    Beside it stand the points that the gradebook was told, since somebody may bring back an older gradebook.
+    The index also holds the points in the gradebook, since somebody may restore an older gradebook.
 
     Parameters
     ----------
@@ -144,15 +144,15 @@ class Index:
     lab : str
         The lab's name.
     source : nbformat.NotebookNode
-        The instructor's notebook that the submissions are graded with.
+        The instructor's notebook with which submissions are graded.
     limits : Limits
-        What a submission may take.
+        The limits of a submission.
     """
 
     def __init__(self, root, lab, source, limits):
         self.root, self.name, self.entries = root, lab, {}
         self.path = root / "_build" / "graded" / f"{lab}.json"
-        # Not read from the file, which may be another one by the time that a submission is reached
+        # Hash `source`, not the file, which may change before a submission is graded
         self.lab = hashlib.sha256(f"{writes(source)} {limits}".encode()).hexdigest()
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             entries = json.loads(self.path.read_text(encoding="utf-8"))
@@ -162,7 +162,7 @@ class Index:
         """Return the mark of a submission as it is now."""
         now = handed_in(student, self.name, self.root)
         if draw is None:
-            # Without the index the notebook that was graded says which draw it met
+            # Without an index, read the draw from the graded notebook
             before = self.entries.get(student) or vars(read_autograded(self.name, student, self.root) or Autograded())
             same = before.get("handed_in") == now and before.get("draw")
             draw = before["draw"] if same else secret.draw(self.name)
@@ -170,7 +170,7 @@ class Index:
         return {"handed_in": now, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
 
     def holds(self, student, mark, automatic):
-        """Return whether a submission was graded with this mark, and the gradebook has the points that it got."""
+        """Return whether a submission was graded with this mark, and its points are in the gradebook."""
         return automatic is not None and self.entries.get(student) == {**mark, "points": automatic}
 
     def __setitem__(self, student, entry):

@@ -1,8 +1,8 @@
 """The sandbox of one process: namespaces, an empty file system to write to, no privileges, limits, few system calls.
 
 Two servers run inside bubblewrap and fork a process for each submission: `coursegrader.student_runner` for students'
-code, `coursegrader.test_runner` for the tests. Each of these processes gets a sandbox of its own here, before it reads
-anything of a submission.
+code, `coursegrader.test_runner` for the tests. Each of these processes enters its own sandbox before it reads a
+submission.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ FILES = 64
 MOST_DESCRIPTORS = 65536
 KILLED, FAILED = 3, 4  # exit codes
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-USERS = range(2**30, 2**31)  # numbers of users that exist nowhere
+USERS = range(2**30, 2**31)  # user IDs that no machine has assigned
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 0x1000, 0x4000, 0x40000
@@ -40,14 +40,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Profile:
-    """What a sandbox is made of, prepared once by the server that forks.
+    """The settings of a sandbox, prepared once by the server that forks.
 
     Parameters
     ----------
     writable : bool
         Whether the process may write to its empty folders, and start other processes.
     limits : Limits
-        Of a single process here; `coursegrader.limits` adds up.
+        Applied to each process; `coursegrader.limits` holds the sums.
     """
 
     def __init__(self, writable: bool, limits: Limits):
@@ -56,7 +56,7 @@ class Profile:
 
 
 def requests(control: socket.socket, count: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield what comes over `control` until the other side ends: the number of a core, and `count` file descriptors."""
+    """Yield the requests on `control` until it is closed: the number of a core, and `count` file descriptors."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 2, count)
         if not message:
@@ -65,7 +65,7 @@ def requests(control: socket.socket, count: int) -> Iterator[tuple[int, list[int
 
 
 def stay_on(core: int) -> None:
-    """Let this process, and whatever it starts, run on one core alone. In a sandbox nothing can change that."""
+    """Restrict this process and its children to one core. Nothing in a sandbox can change that."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, {core})
 
@@ -75,20 +75,20 @@ def run_sandboxed(
 ) -> None:
     """Do the work for one submission in a sandbox of its own; never return.
 
-    The sandbox ends with the work, and when the other end of the first descriptor, a socket, is closed: then every
-    process in it is ended. The exit code of this process is 0, `KILLED` if somebody outside has killed the work, or
-    `FAILED` if there was no sandbox to begin it in.
+    The sandbox ends with the work, or when the other end of the first descriptor, a socket, is closed. Every process in
+    it is then killed. The exit code of this process is 0, `KILLED` if the work was killed from outside, or `FAILED` if
+    the sandbox could not be made.
 
     Parameters
     ----------
     work : callable
         Takes the descriptors.
     descriptors : list of int
-        What the work needs. Every other open file is closed.
+        The descriptors that the work needs. All other open files are closed.
     files : dict
         The `ordinary_files` that libraries have opened.
     profile : Profile or None
-        None lets the work do all that this user may do.
+        None runs the work with all rights of this user.
     """
     try:
         keep_only(descriptors, files)
@@ -115,10 +115,10 @@ def run_sandboxed(
         ends.register(over, select.POLLIN)
         ends.register(descriptors[0], select.POLLRDHUP)
         ended = over in dict(ends.poll())
-        # It is the first process of its namespace: whatever it has started ends with it
+        # It is the first process of its namespace, so all its descendants end with it
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        # For the same reason nobody inside can kill it
+        # For the same reason, no process inside can kill it
         os._exit(KILLED if ended and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else 0)
     except BaseException:
         traceback.print_exc()
@@ -127,16 +127,16 @@ def run_sandboxed(
 
 
 def outcome(child: int) -> bytes:
-    """Wait for a process that does its work under `run_sandboxed`, and return what to tell the server of it."""
+    """Wait for a process that runs `run_sandboxed`, and return the message to the server."""
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return b"over!" if code == 0 else b"fail!" if code == FAILED else b"kill!"
 
 
 def ordinary_files() -> dict[int, str]:
-    """Return the paths of all ordinary files that are open, by descriptor: libraries keep fonts and tables open.
+    """Map the descriptors of open ordinary files to their paths: libraries keep fonts and tables open.
 
-    There is no ``/proc`` that knew them, so they are looked for where Python and its packages are.
+    There is no ``/proc`` to read them from, so the folders of Python and its packages are searched.
     """
     wanted = {}
     for descriptor in range(3, MOST_DESCRIPTORS):
@@ -159,9 +159,9 @@ def ordinary_files() -> dict[int, str]:
 
 
 def keep_only(descriptors, files):
-    """Close all files but the standard ones and these descriptors, and open the ordinary files of libraries anew.
+    """Close all files but the standard ones and these descriptors, and reopen the ordinary files of libraries.
 
-    What was open before is shared with all other submissions: its place in the file, and locks on it.
+    All submissions share the position and the locks of a file that was opened before the fork.
     """
     kept = sorted({*range(3), *descriptors, *files})
     for before, after in itertools.pairwise([*kept, MOST_DESCRIPTORS]):
@@ -173,16 +173,16 @@ def keep_only(descriptors, files):
 
 
 def enter(profile):
-    """Give this process empty folders, no privileges, no keys and limits."""
+    """Give this process empty folders and limits, and drop its privileges and keys."""
     mount("none", "/", None, MS_REC | MS_PRIVATE, "")
-    # Whoever lives in a changed root cannot make user namespaces, and so cannot get privileges of any kind
+    # A process with a changed root cannot make user namespaces, so it cannot gain privileges
     mount("/", SCRATCH, None, MS_BIND | MS_REC, "")
     os.chroot(SCRATCH)
-    # Its owner, who may be this user, could leave something in the dates and modes of the terminals
+    # Their owner, who may be this user, could store data in the dates and modes of the terminals
     mount("tmpfs", "/dev/pts", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=755")
-    # Its memory, mapped by several, counts for no process
+    # Shared mappings of /dev/zero count for no process
     mount("/dev/null", "/dev/zero", None, MS_BIND, "")
-    # They are the machine's own: without a write access nobody can leave something in their dates
+    # The devices are the machine's own: mounted read-only, their dates cannot store data
     for device in DEVICES:
         mount(None, f"/dev/{device}", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, "")
     flags = MS_NOSUID | MS_NODEV | (0 if profile.writable else MS_RDONLY)
@@ -194,7 +194,7 @@ def enter(profile):
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if os.getuid() == 0:
-        # A user of its own: the kernel counts processes, and keeps keys, for each user
+        # Take a separate user: the kernel counts processes and keeps keys for each user
         user = random.SystemRandom().choice(USERS)
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -202,7 +202,7 @@ def enter(profile):
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
     check(libc.capset(header, (ctypes.c_uint32 * 6)()))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    # A piece of a huge page counts as 4 kB and keeps 2 MB
+    # A part of a huge page counts as 4 kB but occupies 2 MB
     prctl(PR_SET_THP_DISABLE, 1)
     for limit, value in [
         (resource.RLIMIT_AS, profile.limits.memory_bytes),
@@ -219,7 +219,7 @@ def enter(profile):
 
 
 def silence():
-    """Let what is written past Python go nowhere."""
+    """Redirect the standard files to the null device."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)

@@ -1,8 +1,8 @@
-r"""Turn what students write and print into HTML that an instructor and the student can open without harm.
+r"""Turn what students write and print into HTML that is safe to open.
 
-What comes out asks no computer for anything, wears no class, style or name of the page around it, and links only to
-other sites. All of it takes time in proportion to the length of the text: where a text might be built so that it takes
-longer, less is made of it. No text makes it fail. Formulas stay as they are, for MathJax.
+The HTML makes no requests, uses no class, style or name of the page around it, and links only to other sites. The time
+is proportional to the length of the text: text that would take longer is simplified. No text makes it fail. Formulas
+stay as they are, for MathJax.
 """
 
 import base64
@@ -30,14 +30,14 @@ from pygments.lexers import PythonLexer
 
 TEXT_CHARACTERS = 50_000  # of a written answer
 CODE_CHARACTERS = 200_000  # of a code cell
-COLOURED_CHARACTERS = 50_000  # of a code cell whose code is shown in colours
+COLOURED_CHARACTERS = 50_000  # of a code cell with highlighted syntax
 COLOURED_LINE = 500
-HTML_CHARACTERS = 200_000  # of a table or the like that a cell shows
-DEPTH = 50  # of tags in tags
+HTML_CHARACTERS = 200_000  # of a table or other HTML output
+DEPTH = 50  # of nested tags
 NESTING = 20  # of quotes, lists and brackets in Markdown
-COLUMNS = 100  # of a table in Markdown, since each of its rows is filled up to the first
+COLUMNS = 100  # of a table in Markdown, since each row is extended to the length of the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
-SPANNED_CELLS = 2000  # of a table in HTML: the time for one that covers many grows with the square of their number
+SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
@@ -46,15 +46,15 @@ TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1
 TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
 TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
 EMPTY = {"br", "hr", "img"}
-UNSEEN = {"script", "style"}  # with all that is in them
+UNSEEN = {"script", "style"}  # removed with their content
 ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
 ATTRIBUTES["th"] = ATTRIBUTES["td"]
-# No part of them may be read twice, so that none holds `<`
+# No part contains `<`, so that none is read twice
 TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
 PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 NUMBER = re.compile(r"[0-9]{1,3}")
 NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
-# Not to an address without a dot, of numbers, or of this machine: the Jupyter server of who reads may answer there
+# Not to an address without a dot, of numbers, or of this machine: the reader's Jupyter server may answer there
 LINK = re.compile(
     r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#].*)?", re.IGNORECASE
 )
@@ -72,7 +72,7 @@ DOLLAR = re.compile(r"(?:[^$\\]|\\.)+", re.DOTALL)
 
 
 def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
-    """Leave of a piece of a page what can be read, and nothing that acts in the browser of who reads it.
+    """Keep the readable parts of HTML, and remove everything active.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
     Returns
     -------
     str
-        HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed. A picture is part of it; for
-        one that is not, a sentence stands there.
+        HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed. Pictures are embedded; a
+        sentence replaces one that is missing.
     """
     return nh3.clean(
         _simple(_writable(str(page)), attachments or {}),
@@ -98,10 +98,10 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
 
 
 def _simple(page, attachments):
-    """Return HTML of the allowed tags alone, each closed and few within another.
+    """Return HTML with only the allowed tags, each of them closed, with limited nesting.
 
-    A browser, and whatever reads HTML as a browser does, can take a time that grows with the square of the tags that
-    are open at once, of the attributes of a tag, or of what is closed in the wrong order.
+    A browser or an HTML parser can take a time that is quadratic in the number of open tags, of attributes of a tag, or
+    of tags closed in the wrong order.
     """
     pieces, opened, seen, at, spanned, grid = [], [], set(), 0, 0, Grid()
     while token := TOKEN.search(page, at):
@@ -142,17 +142,17 @@ def _simple(page, attachments):
 
 
 class Grid:
-    """How many places the tables of a page have: a browser fills each row up to the longest of its table.
+    """The number of places in the tables of a page: a browser extends each row to the longest of its table.
 
-    They may be a few times as many as the cells that are written, so that they take a time in proportion to the page.
+    Places are limited to a few times the number of cells, so that their time is proportional to the size of the page.
     """
 
     def __init__(self):
-        # Of each table that is open: its rows, the cells of the longest, and those of the row that is open, if one is
+        # For each open table: its rows, the cells of the longest row, and those of the open row, if any
         self.tables, self.cells, self.before = [], 0, 0
 
     def opens(self, name, spans):
-        """Return whether there is room for one more tag, and count it. Outside tables, none of theirs has a place."""
+        """Count one more tag, and return whether there is room for it. There is none for table tags outside tables."""
         if name == "table":
             self.tables.append((0, 0, None))
         elif name in ("tr", "td", "th"):
@@ -172,7 +172,7 @@ class Grid:
         return True
 
     def closes(self, name):
-        """Count what is closed."""
+        """Count a closed tag."""
         if name == "table":
             rows, longest, _ = self.tables.pop()
             self.before += rows * longest
@@ -182,7 +182,7 @@ class Grid:
 
 
 def _area(spans):
-    """Return how many cells of a table one covers that has these spans; 0 stands for all the rest of a table."""
+    """Return how many cells of a table a cell with these spans covers; a span of 0 covers the rest of the table."""
     return math.prod(int(value) or SPANNED_CELLS + 1 for value in spans.values() if NUMBER.fullmatch(value))
 
 
@@ -191,17 +191,17 @@ def _text(piece):
 
 
 def _unescaped(text):
-    """Return a text with its character references resolved; Python reads no number of thousands of digits."""
+    """Resolve the character references in a text; Python cannot read numbers of thousands of digits."""
     return html.unescape(NO_CHARACTER.sub("&#0", text))
 
 
 def _writable(text):
-    """Return a text without halves of characters, which no file holds."""
+    """Return a text without single surrogates, which cannot be written to a file."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _parts(tag, text):
-    """Return the attributes of a tag that it may have."""
+    """Return the allowed attributes of a tag."""
     allowed = ATTRIBUTES.get(tag, ())
     found = PART.findall(text) if allowed else ()
     return {name.lower(): _unescaped(value.strip("\"'")) for name, value in found if name.lower() in allowed}
@@ -222,12 +222,12 @@ def _attribute(tag, name, value):
 
 
 def _picture(parts, attachments, seen):
-    """Return a picture with its data inside, or a sentence that says that it is missing, or `seen` above."""
+    """Return a picture with embedded data, or a sentence that says that it is missing or already shown (`seen`)."""
     source, alt = parts.get("src", "").strip(), html.escape(parts.get("alt", ""))
     name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
     what = f"The picture {html.escape(name)}" if name else "A picture"
     if source.startswith("attachment:"):
-        if source in seen:  # else a short text could make a page of gigabytes
+        if source in seen:  # otherwise a short text could give a page of gigabytes
             return f"<em>[{what} is shown above.]</em>"
         given = _attachment(source.removeprefix("attachment:"), attachments)
         source = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
@@ -235,7 +235,7 @@ def _picture(parts, attachments, seen):
     data = re.sub(r"\s+", "", source)
     if _is_picture(data):
         return f'<img src="{html.escape(data)}" alt="{alt}">'
-    if MISSING in seen:  # else five characters of a text could make two hundred
+    if MISSING in seen:  # otherwise five characters of a text could give two hundred
         return f"<em>[{what} is missing.]</em>"
     seen.add(MISSING)
     return (
@@ -250,7 +250,7 @@ def _attachment(name, attachments):
 
 
 def _is_picture(address):
-    """Whether an address is a picture itself, of a type that runs nothing."""
+    """Whether an address holds the data of a picture, of a type without code."""
     start = DATA.match(address)
     magic = PICTURE_TYPES.get(start[1].lower()) if start else None
     if not magic:
@@ -268,10 +268,10 @@ def _is_picture(address):
 def rendered(
     text: str, attachments: Mapping[str, Mapping[str, str]] | None = None, left: dict[str, int] | None = None
 ) -> str:
-    r"""Return the HTML of a text in Markdown, cleaned, with its formulas as they were written.
+    r"""Return the cleaned HTML of a text in Markdown, with its formulas as they were written.
 
-    Formulas stand between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. Of a text that is too long,
-    the beginning is returned. `left` says how many cells the tables may still have, and is brought up to date.
+    Formulas are between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. A text that is too long is cut
+    off. `left` holds the number of cells that tables may still have, and is updated.
     """
     left = {"table cells": TABLE_CELLS} if left is None else left
     text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
@@ -290,7 +290,7 @@ def markdown(context, text: str) -> str:
 
 
 def _tag(state, silent):
-    """Take a tag that is allowed, in one line of thought: no attribute holds `<` or `>`."""
+    """Parse an allowed tag in linear time: no attribute contains `<` or `>`."""
     found = MARKDOWN_TAG.match(state.src, state.pos) if state.src[state.pos] == "<" else None
     if found is None:
         return False
@@ -301,7 +301,7 @@ def _tag(state, silent):
 
 
 def _formula(state, silent):
-    """Take a formula within a paragraph, or a dollar sign that begins none."""
+    """Parse a formula within a paragraph, or a dollar sign that begins none."""
     source, start = state.src, state.pos
     if source.startswith("\\$", start):
         end = start + 2  # MathJax reads it as a plain dollar sign
@@ -322,7 +322,7 @@ def _formula(state, silent):
 
 
 def _formula_block(state, first, last, silent):
-    """Take the lines from one that begins with a formula to the one that ends with it, blank lines included."""
+    """Parse a formula that takes whole lines, blank lines included."""
     start, limit = state.bMarks[first] + state.tShift[first], state.eMarks[last - 1]
     if state.is_code_block(first):
         return False
@@ -344,11 +344,11 @@ def _formula_block(state, first, last, silent):
 
 
 def _end_of_environment(env, source, start):
-    """Return where the environment that begins at `start` ends, or 0."""
+    """Return the end of the environment that begins at `start`, or 0."""
     found = ENVIRONMENT.match(source, start)
     if found is None or found[1] == "end":
         return 0
-    if source not in env["ends"]:  # one look for all of them, in the whole text and in the label of each picture
+    if source not in env["ends"]:  # one search for all of them, in the whole text and in the label of each picture
         env["ends"][source] = {}
         for end in ENVIRONMENT.finditer(source):
             if end[1] == "end":
@@ -359,7 +359,7 @@ def _end_of_environment(env, source, start):
 
 
 def _small_table(rule):
-    """Return the rule for tables, but for as many cells as there is room for: the lines that remain are plain text."""
+    """Return the rule for tables with a limited number of cells; further lines are plain text."""
 
     def table(state, first, last, silent):
         columns = 1 + state.src.count("|", state.bMarks[first], state.eMarks[first])
@@ -375,16 +375,16 @@ def _small_table(rule):
 
 def _markdown():
     parser = MarkdownIt("commonmark", {"html": True, "maxNesting": NESTING}).enable(["table", "strikethrough"])
-    # Each look for references and for blocks of HTML may read the rest of the text
+    # Each search for references and for blocks of HTML may read the rest of the text
     parser.disable(["reference", "html_block"])
-    # Texts side by side are joined one after the other, which copies the first again and again
+    # Adjacent texts would be joined one by one, which copies the first each time
     parser.disable(["fragments_join", "text_join"])
     parser.add_render_rule("text_special", RendererHTML.text)
     parser.block.ruler.at("table", _small_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
     parser.block.ruler.before("table", "formula", _formula_block, {"alt": ["paragraph", "blockquote", "list"]})
     parser.inline.ruler.before("escape", "formula", _formula)
     parser.inline.ruler.at("html_inline", _tag)
-    # `clean` knows which addresses are harmless
+    # `clean` checks the addresses
     parser.validateLink = lambda address: True
     parser.normalizeLink = parser.normalizeLinkText = str
     for kind in ("formula", "formula_block"):
@@ -412,7 +412,7 @@ TEMPLATES = str(Path(__file__).parent / "jupyter")
 
 @functools.cache
 def mathjax(name: str) -> str:
-    """Return a file of MathJax, which comes with the book: a filter of the course's own templates."""
+    """Return a file of the book's MathJax: a filter of the course's own templates."""
     [folder] = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations
     return (Path(folder) / "static" / "mathjax" / name).read_text(encoding="utf-8")
 
@@ -426,30 +426,30 @@ def nbgrader_scripts(name: str) -> list[str]:
 
 
 def csp_hash(script: str) -> str:
-    """Return the words by which a content security policy lets a script run: a filter of the course's own templates."""
+    """Return the hash that allows a script in a content security policy: a filter of the course's own templates."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-# Code and what it prints
+# Code and its output
 
-# They let code be read in another order than it is run
+# These characters can show code in another order than it runs
 TURNING = {
     number: f"[U+{number:04X}]" for number in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
 
 
 def coloured(text: str) -> str:
-    """Return the HTML of what a cell prints, in its colours if it has any: a filter of nbconvert's templates."""
+    """Return the HTML of what a cell prints, with its colours: a filter of nbconvert's templates."""
     text = _writable(str(text)).translate(TURNING)
     try:
         return str(ansi2html(text))
-    except (IndexError, ValueError):  # the code of a colour is cut short, or too long a number
+    except (IndexError, ValueError):  # the code of a colour is cut off, or its number is too long
         return html.escape(strip_ansi(text))
 
 
 def highlighted(source: str, metadata: Mapping | None = None) -> str:
     """Return the HTML of a code cell, in colours unless it is long: a filter of nbconvert's templates."""
-    # Pygments reads the blank lines that follow anew at each of them
+    # Pygments reads the following blank lines again at each of them
     lines = [line.rstrip() for line in _writable(source).translate(TURNING).splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:

@@ -1,4 +1,4 @@
-"""Read the marks of a lab from nbgrader's gradebook, and what else there is to know from the autograded notebooks."""
+"""Read the marks of a lab from nbgrader's gradebook, and further results from the autograded notebooks."""
 
 import json
 import math
@@ -25,9 +25,9 @@ LONGEST_TEXT = 500
 
 @dataclass
 class Autograded:
-    """What an autograded notebook says beside the marks; every part may be missing.
+    """The content of an autograded notebook besides the marks; every part may be missing.
 
-    `hints` holds the sentence of every test cell that raised, `code` the source of every solution cell, both by
+    `hints` holds the message of every test cell that raised, `code` the source of every solution cell, both by
     grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` a hash
     of the files that were graded.
     """
@@ -56,7 +56,7 @@ def read_scores(lab: str, gradebook: Gradebook) -> pd.DataFrame:
     DataFrame
         One row for each submission and graded cell, sorted by student, with the columns ``student``, ``grade_id``,
         ``written`` (bool: a person marks it), ``max_score``, ``automatic`` (points of the grader, NaN where it gave
-        none), ``score`` (the points that count) and ``waiting`` (bool: somebody still has to mark it).
+        none), ``score`` (the points that count) and ``waiting`` (bool: not marked yet).
 
     Raises
     ------
@@ -111,9 +111,9 @@ def _cells_of(gradebook, assignment, column, kind):
 
 
 def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
-    """Return what ``autograded/STUDENT/LAB/LAB.ipynb`` below `root` says, or None if it cannot be read.
+    """Read ``autograded/STUDENT/LAB/LAB.ipynb`` below `root`; return None if it cannot be read.
 
-    The notebook is taken as it comes: whatever has not the expected type counts as missing.
+    The notebook may be malformed: values without the expected type count as missing.
     """
     path = root / "autograded" / student / lab / f"{lab}.ipynb"
     try:
@@ -145,14 +145,14 @@ def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without what a terminal or a page would not show as a character, and not too long."""
+    """Return a text on one line, shortened, with unprintable characters replaced."""
     line = " ".join(text.split())
     line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
     return line if len(line) <= LONGEST_TEXT else f"{line[:LONGEST_TEXT]} …"
 
 
 def joined(source) -> str:
-    """Return the source of a cell, which a notebook file holds as one text or as a list of lines."""
+    """Return the source of a cell, which a notebook file has as one text or as a list of lines."""
     return source if isinstance(source, str) else "".join(line for line in _sequence(source) if isinstance(line, str))
 
 

@@ -1,11 +1,11 @@
-"""The system calls that code in the sandbox may make: a list of those allowed, made into a filter by libseccomp.
+"""The filter of system calls for code in the sandbox, made by libseccomp from a list of those allowed.
 
-Everything else is refused with EPERM, whatever a future kernel brings: rings of requests, handlers of page faults,
-keys, tracing, namespaces, mounts, programs in the kernel, notifications, memory without a file, shared memory of
-System V, sockets of any family but AF_UNIX. The list in `system_calls.txt` holds what Python, NumPy, pandas, Matplotlib
-and scikit-learn use, with threads, child processes and pipes.
+All other calls are refused with EPERM, also those of future kernels: rings of requests, handlers of page faults, keys,
+tracing, namespaces, mounts, programs in the kernel, notifications, memory without a file, shared memory of System V,
+sockets of any family but AF_UNIX. The list in `system_calls.txt` holds what Python, NumPy, pandas, Matplotlib and
+scikit-learn use, with threads, child processes and pipes.
 
-The filter is made once, by the C library libseccomp (seccomp_export_bpf(3)), and loaded by each process for itself.
+The C library libseccomp makes the filter once (seccomp_export_bpf(3)), and each process loads it for itself.
 """
 
 import ctypes
@@ -23,15 +23,15 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 LIST = Path(__file__).with_name("system_calls.txt")
 # Duplicate a descriptor, read and set its flags: no lock, lease or notification, no larger pipe
 FCNTL_COMMANDS = [0, 1, 2, 3, 4, 1030, 1032]
-# FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, and the question whether something is a terminal
+# FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, and the request that detects a terminal
 IOCTL_REQUESTS = [0x541B, 0x5421, 0x5451, 0x5450, 0x5401]
 
-# Options of sockets, level SOL_SOCKET: type, error, sizes of the buffers, whether it listens, protocol, family. No
-# cookie, which is a number that all submissions count up, and no process at the other end
+# Options of sockets, level SOL_SOCKET: type, error, sizes of the buffers, whether it listens, protocol, family. Not
+# the cookie, a counter that all submissions share, and not the process at the other end
 SOCKET_OPTIONS = [3, 4, 7, 8, 30, 38, 39]
 # PR_SET_NAME and PR_GET_NAME; a process that is to end with its parent cannot change that
 PRCTL_OPTIONS = [15, 16]
-# Anonymous memory is private: what is shared counts for no process once it has let go of it
+# Anonymous memory must be private: shared memory counts for no process that has released it
 MAP_PRIVATE, MAP_TYPE, MAP_ANONYMOUS = 0x02, 0x0F, 0x20
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -100,10 +100,10 @@ def program() -> bytes:
     try:
         for call in allowed():
             rule(ALLOW, call)
-        # The C library tries clone3 first, whose arguments no filter can see, and then takes clone
+        # A filter cannot see the arguments of clone3; on ENOSYS the C library falls back to clone
         rule(ERRNO | errno.ENOSYS, "clone3")
         # A process that shares its memory with its parent can take it over when the parent ends, faster than a
-        # supervisor can count. Only threads share it; Python forks where nothing else is allowed.
+        # supervisor can count. Allow only threads to share memory; Python falls back to fork.
         never = NEW_NAMESPACES | CLONE_PARENT
         for flags in (0, CLONE_VM | CLONE_THREAD):
             rule(ALLOW, "clone", Comparison(0, MASKED_EQUAL, never | CLONE_VM | CLONE_THREAD, flags))
@@ -134,7 +134,7 @@ def program() -> bytes:
 
 
 def load(text: bytes) -> None:
-    """Put this process, and whatever it starts, under a filter for good. Raises OSError if the kernel refuses it."""
+    """Apply a filter to this process and its children permanently. Raises OSError if the kernel refuses it."""
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]

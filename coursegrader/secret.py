@@ -1,8 +1,8 @@
 """The secret of a course, on which the data of hidden tests depend, and the draws that are made with it.
 
-A draw is a number for each lab. All submissions that are graded before a class gets its feedback meet the same data. As
-soon as feedback was written, the next draw begins: whoever hands in again meets other data than those that the feedback
-speaks of. A submission that has not changed stays with its draw, so that grading it again changes no marks.
+A draw is a number for each lab. All submissions that are graded before the feedback get the same data. Writing feedback
+starts the next draw: later submissions get other data than those that the feedback mentions. A submission that has not
+changed keeps its draw, so grading it again changes no marks.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ WORDS = 4
 
 
 class Secret:
-    """The secret in a file, which is made when it is first needed.
+    """The secret in a file, which is created when it is first needed.
 
     Parameters
     ----------
     path : pathlib.Path
-        The file. Whoever reads it can foresee the data of every hidden test.
+        The file. Anyone who reads it can predict the data of every hidden test.
 
     Raises
     ------
     GradingError
-        If the file cannot be made, or is there and cannot be read.
+        If the file cannot be created, or exists and cannot be read.
     """
 
     def __init__(self, path: Path):
@@ -53,11 +53,11 @@ class Secret:
             )
 
     def draw(self, lab: str) -> int:
-        """Return the number of the draw that a new submission meets: 1 until feedback was written."""
+        """Return the draw of a new submission: 1 until feedback is written."""
         return self.draws.get(lab, 1)
 
     def words(self, lab: str, draw: int) -> tuple[int, ...]:
-        """Return four whole numbers, each of 32 bits, that nobody can foresee without the secret.
+        """Return four 32-bit integers that nobody can predict without the secret.
 
         They are a keyed hash (BLAKE2b, RFC 7693) of the lab's name and the draw.
         """
@@ -65,13 +65,13 @@ class Secret:
         return tuple(int.from_bytes(digest[at : at + 4]) for at in range(0, len(digest), 4))
 
     def shown(self, lab: str, draw: int) -> None:
-        """Let the next draw of a lab begin, since feedback on this one was written."""
+        """Start the next draw of a lab after feedback on this one."""
         if draw >= self.draw(lab):
             self.draws[lab] = draw + 1
             write_whole(self.path, json.dumps({"secret": self.secret.hex(), "draws": self.draws}))
 
     def _make(self):
-        """Write a new secret, for the eyes of its owner, unless another process has just done so."""
+        """Write a new secret that only its owner can read, unless another process has just done so."""
         try:
             descriptor, part = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
             try:
@@ -88,7 +88,7 @@ class Secret:
 def secret_of(config: Config) -> Secret:
     """Return the secret of the course that a configuration of nbgrader belongs to.
 
-    Its file is ``c.GradeInSandbox.secret_file``, in the folder of the course if that is no absolute path.
+    Its file is ``c.GradeInSandbox.secret_file``, relative to the folder of the course.
     """
     root = Path(config.CourseDirectory.get("root", "."))
     return Secret(root / config.GradeInSandbox.get("secret_file", FILE))

@@ -1,11 +1,11 @@
-"""No object with behaviour is ever built from what a student's process says: what crosses is plain data.
+"""Exchange only plain data with a student's process: no message creates an object with behaviour.
 
 Numbers, texts, bytes, arrays and tables of plain types, and containers of these leave the sandbox of student code as
-they are. Everything else stays where it is and travels as a `Handle`, which says what kind of thing it is and can be
-called. `PLAIN` has all types that `loads` ever makes.
+they are. Everything else stays there and is sent as a `Handle`, which names its type and can be called. `PLAIN` has all
+types that `loads` creates.
 
-A message is a JSON text, and the raw bytes of the arrays in it. The reader trusts nothing: sizes, shapes, types and the
-number of things are checked before anything is made of them.
+A message is a JSON text and the raw bytes of the arrays in it. The reader trusts nothing: it checks sizes, shapes,
+types and the number of values before it creates any.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ MAX_DEPTH = 40
 MAX_ITEMS = 1_000_000
 MAX_TEXT = 32 * 2**20  # bytes of JSON
 MAX_KEYS = 200_000  # in all dictionaries and sets of a message
-MAX_ALIKE = 50  # keys of one hash, whose time is the square of their number
-PANDAS = 50  # how many things a column or an index counts for, since it takes as long
-MAX_LENGTH = 20 * MAX_ITEMS  # of what needs no memory for its items, such as a range
+MAX_ALIKE = 50  # keys of one hash; looking them up takes quadratic time
+PANDAS = 50  # values that a column or an index counts for, since it takes as long
+MAX_LENGTH = 20 * MAX_ITEMS  # of values whose items need no memory, such as ranges
 
 _NUMPY_KINDS = "biufcUSmM"
 _DTYPES = {"string", "str", "boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
@@ -41,7 +41,7 @@ PLAIN = (*PLAIN, np.ndarray, np.generic, pd.Index, pd.api.extensions.ExtensionAr
 
 
 class Handle:
-    """A thing that stays in the sandbox: its number, its kind (function, class or object) and what it says of its type.
+    """An object that stays in the sandbox: its number, its kind (function, class or object) and its type.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Handle:
     name : str
         The name of its type, or of itself if it is a function or a class.
     bases : list of [str, str]
-        Module and name of its type and of the types that this derives from.
+        Module and name of its type and of the base classes.
     """
 
     def __init__(self, number, kind, name, bases):
@@ -64,7 +64,7 @@ def dumps(value: object, handle) -> bytes:
     ----------
     value : object
     handle : callable
-        Takes whatever is no plain data and returns its `Handle`.
+        Takes a value that is not plain data and returns its `Handle`.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def loads(message: bytes, make) -> object:
     ----------
     message : bytes
     make : callable
-        Takes the `Handle` of a thing that stayed behind and returns what stands in its place.
+        Takes a `Handle` and returns the object to use in its place.
 
     Returns
     -------
@@ -122,10 +122,10 @@ def loads(message: bytes, make) -> object:
 
 
 def _tree(text):
-    """Return what the JSON of a message says; refuse what would hold too many things before any of them is made."""
+    """Parse the JSON of a message; refuse too many values before any of them is created."""
     if len(text) > MAX_TEXT:
         raise Malformed("the message is too large")
-    # Those in texts count as well, of which no answer has so many
+    # This also counts characters in texts, of which no answer has so many
     if sum(map(text.count, (b",", b"[", b"{"))) > 4 * MAX_ITEMS:
         raise Malformed(f"a message of more than {MAX_ITEMS} things")
     return json.loads(text.decode("utf-8", "surrogatepass"))
@@ -136,14 +136,14 @@ class _Writer:
         self.handle, self.blobs, self.items, self.keys, self.room = handle, blobs, 0, 0, MAX_BYTES
 
     def write(self, value, depth=0):
-        """Return `value` as what JSON can hold; a dict stands for everything but numbers, strings and lists."""
+        """Return `value` in a form for JSON: a dict stands for everything but numbers, strings and lists."""
         self.items += 1
         if depth > MAX_DEPTH:
             raise Malformed("the answer holds itself, or is nested too deeply")
         if self.items > MAX_ITEMS:
             raise Malformed(f"the answer holds more than {MAX_ITEMS} things")
         kind = type(value)
-        # The methods of the base types are called by name, since a class of a student may replace its own
+        # Call the methods of the base types: a student's class may override them
         if value is None or kind is bool:
             return value
         if value is Ellipsis:
@@ -255,7 +255,7 @@ class _Writer:
         return {"t": "array", "d": value.dtype.str, "s": shape, "b": self._blob(value.tobytes())}
 
     def _column(self, array, depth):
-        """Return the values of a column or index with the name of a pandas type, or None for one of NumPy's."""
+        """Return the name of the pandas type of a column or index, or None for one of NumPy's, and the values."""
         if isinstance(array, pd.Categorical):
             categories = self._labels(array.categories.array, depth)
             return ["category", categories, self._array(np.asarray(array.codes), depth), bool(array.ordered)]
@@ -275,7 +275,7 @@ class _Writer:
         return len(self.blobs) - 1
 
     def _fits(self, data):
-        """Return text or bytes if there is room for them in the message."""
+        """Return text or bytes if they fit into the message."""
         self.room -= len(data)
         if self.room < 0:
             raise Malformed(f"the answer is larger than {MAX_BYTES // 2**20} MB")
@@ -325,7 +325,7 @@ class _Reader:
         return dict(zip(items[::2], items[1::2], strict=True))
 
     def _keys(self, tree):
-        """Return the items of a set, or the keys and values of a dict, if they can be looked up in a bearable time."""
+        """Return the items of a set, or the keys and values of a dict, if looking them up takes a limited time."""
         items = self._many(tree)
         self._count_keys(items[::2] if tree["t"] == "dict" else items)
         return items
@@ -343,7 +343,7 @@ class _Reader:
         return self._short(range(*map(int, tree["v"])))
 
     def _short(self, numbers):
-        # Not len(), which has a limit of its own
+        # Not len(), which has its own limit
         if abs(numbers.stop - numbers.start) // abs(numbers.step) > MAX_LENGTH:
             raise Malformed("a range that is too long")
         return numbers
@@ -365,7 +365,7 @@ class _Reader:
     def read_array(self, tree):
         shape, dtype = self._shape(tree), self._dtype(tree)
         if dtype.kind == "b":
-            # Other bytes than 0 and 1 would be true in more than one way
+            # Bytes other than 0 and 1 would give several values of True
             return (np.frombuffer(self._blob(tree), dtype=np.uint8) != 0).reshape(shape)
         values = np.frombuffer(self._blob(tree), dtype=dtype)
         if dtype.kind == "U" and values.size:
@@ -427,7 +427,7 @@ class _Reader:
         at = tree["b"]
         if type(at) is not int or not 0 <= at < len(self.blobs):
             raise Malformed("a message with a part missing")
-        # Counted each time, since one part may be named many times
+        # Count a part at each use: a message may use it many times
         self.room -= len(self.blobs[at])
         if self.room < 0:
             raise Malformed(f"a message of more than {MAX_BYTES // 2**20} MB")

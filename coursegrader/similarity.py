@@ -1,8 +1,8 @@
-"""Find submissions whose own code is nearly the same: a question to ask, never a verdict.
+"""Find submissions whose own code is nearly the same: a reason to ask, never a verdict.
 
-Answers to the same exercise are compared without what was given, comments, docstrings, layout and the names that the
-student chose. Short answers are alike in every class, so the question is not how alike two answers are, but how many
-others are as alike: an answer that half of the class has says nothing, one that only two students have says much.
+Answers to the same exercise are compared without given code, comments, docstrings, layout and the names that the
+student chose. Short answers are alike in every class, so what counts is not how alike two answers are, but how many
+others are as alike: an answer of half of the class says nothing, one that only two students share says much.
 """
 
 import ast
@@ -32,7 +32,7 @@ class Likeness:
 
 @dataclass
 class Pair:
-    """Two students whose code is nearly the same; `exercises` are those that say so, the rarest likeness first."""
+    """Two students whose code is nearly the same; `exercises` are those that show it, the rarest likeness first."""
 
     students: tuple[str, str]
     rarity: float
@@ -54,12 +54,12 @@ def similar_pairs(code: dict[str, dict[str, str]], stub: dict[str, str]) -> list
     code : dict of dict of str
         Source of the solution cells, by student and grade_id.
     stub : dict of str
-        Source of the released solution cells, by grade_id: what stands there is nobody's own.
+        Source of the released solution cells, by grade_id; this code is no student's own.
 
     Returns
     -------
     list of Pair
-        The rarest likeness first. Empty for fewer than `LEAST_CLASS` students.
+        The rarest pair first. Empty for fewer than `LEAST_CLASS` students.
     """
     students = sorted(code)
     rarity, largest, compared = np.zeros((len(students), len(students))), 0.0, {}
@@ -80,7 +80,7 @@ def similar_pairs(code: dict[str, dict[str, str]], stub: dict[str, str]) -> list
 
 
 def _likenesses(i, j, compared):
-    """Return the exercises that add to the rarity of a pair, those that add most first."""
+    """Return the exercises that add to the rarity of a pair, the largest contribution first."""
     found = []
     for grade_id, (row, alike, closer, adds) in compared.items():
         if i in row and j in row and adds[row[i], row[j]] > 0:
@@ -90,7 +90,7 @@ def _likenesses(i, j, compared):
 
 
 def _compare(answers):
-    """Return the similarity of all pairs of answers, and how many are at least as close to either as the other is."""
+    """Return the similarity of all pairs of answers, and how many answers are at least as close to either of them."""
     alike = cdist(answers, answers, scorer=Indel.normalized_similarity, dtype=np.float64)
     np.fill_diagonal(alike, -1)
     closer = np.array([len(row) - np.searchsorted(np.sort(row), row) for row in alike])
@@ -110,9 +110,9 @@ def _lines(source):
 
 
 def normalised(source: str) -> str:
-    """Return code without comments, docstrings, layout and the names that it gives to variables and arguments.
+    """Return code without comments, docstrings, layout and the names of variables and arguments.
 
-    Code that Python cannot parse, or not without much memory, loses its comments alone.
+    If Python cannot parse the code, or not without much memory, only comments are removed.
     """
     source = re.sub(r"^[^\S\n]*[%!].*$", "", source[: 50 * LONGEST_CELL], flags=re.MULTILINE)
     try:
@@ -136,7 +136,7 @@ def _bound_names(tree):
 
 
 class _Anonymous(ast.NodeTransformer):
-    """Replace names by one and the same letter, and drop docstrings, annotations and the like."""
+    """Replace names by the same letter, and drop docstrings, annotations and the like."""
 
     def __init__(self, names):
         self.names = names

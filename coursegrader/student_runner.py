@@ -1,12 +1,12 @@
 """Run a student's cells inside the sandbox, and answer calls of the tests.
 
-This program is started once by `coursegrader.worker`, inside bubblewrap: no network, and of the file system just the
-interpreter, this package and `data/`, read-only. It imports the scientific stack and then forks a process for each
-submission. That process moves into a sandbox of its own (`coursegrader.sandbox`), and only then reads what the
-student wrote. It never sees a test.
+`coursegrader.worker` starts this program once, inside bubblewrap: without network, and with read-only access to the
+interpreter, this package and `data/` alone. It imports the scientific stack and then forks a process for each
+submission. That process enters its own sandbox (`coursegrader.sandbox`) before it reads what the student wrote. It
+never sees a test.
 
-Nothing in here is a secret or a safeguard: the student's code shares this process and can change all of it. It can
-answer with plain data (`coursegrader.serialization`), and no more.
+Nothing in here is secret or protects anything: the student's code shares this process and can change all of it. It can
+answer only with plain data (`coursegrader.serialization`).
 """
 
 import functools
@@ -47,8 +47,8 @@ OUTPUT_ITEMS = 200
 PICTURE_CHARACTERS = 1_000_000
 WHOLE_CHARACTERS = 4_000_000  # of a cell, with its pictures
 SHOWN_CHARACTERS = 2000
-# Allocations between two looks for garbage: what a lab leaves fits into the memory, and a look takes longer than most
-# calls of a test
+# Allocations between garbage collections: the garbage of a lab fits into memory, and a collection takes longer than
+# most calls of a test
 GARBAGE = (100_000, 50, 100)
 MODULES = [
     "geopandas",
@@ -84,7 +84,7 @@ class TimeLimit(KeyboardInterrupt):
 
 
 def main() -> None:
-    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission.
+    """Fork a process for one submission at each message on the socket with the number `sys.argv[1]`.
 
     The second argument holds the limits of a submission.
     """
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def make_shell():
-    """Return an IPython shell, with the modules loaded that the labs use."""
+    """Return an IPython shell, with the modules of the labs imported."""
     matplotlib.use("module://matplotlib_inline.backend_inline")
     for name in MODULES:
         importlib.import_module(name)
@@ -141,13 +141,13 @@ KNeighborsClassifier(1).fit(x, [0, 1]).predict(x)
 
 
 def warm_up(shell):
-    """Do what libraries do when a cell first draws, writes a formula, shows a table, fits a model to one, or fails."""
+    """Trigger what libraries do only once: for the first drawing, formula, table, fit and error of a cell."""
     for source in ["pandas.DataFrame({'x': [1]})", DRAW, FIT, "raise ValueError"]:
         run_cell(shell, f"import pandas\nfrom matplotlib import pyplot\n{source}")
     shell.reset()
 
 
-# What is said to the outside
+# Messages to the outside
 
 
 def serve(shell, connection) -> None:
@@ -164,13 +164,13 @@ def serve(shell, connection) -> None:
 
 
 class Session:
-    """The things of the student that the outside knows by a number, and the things outside that the student may use."""
+    """The student's objects that the tests know by a number, and the tests' objects that the student may use."""
 
     def __init__(self, shell, connection):
         self.shell, self.connection = shell, connection
         self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, ExitStack()
-        self.generators = {}  # they go on from call to call
-        self.deferred = []  # cells that run when a name that they define is missing: their code, the names
+        self.generators = {}  # they keep their state between calls
+        self.deferred = []  # cells that run when a name that they define is missing: code and names
         self.deaf = self.late = False
 
     def receive(self):
@@ -180,11 +180,11 @@ class Session:
         return Unpickler(io.BytesIO(text), self).load()
 
     def reply(self, text):
-        """Do what a message asks for and say what came of it."""
+        """Execute a request and send the answer."""
         channel.send(self.connection, self.answer(text))
 
     def answer(self, text):
-        """Do what a message asks for and return what is said of it: ["value", ...] or ["error", ...]."""
+        """Execute a request and return the answer: ["value", ...] or ["error", ...]."""
         action, seconds, *arguments = self.read(text)
         before, self.deaf, begin = self.deaf, True, time.monotonic()
         left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
@@ -206,13 +206,13 @@ class Session:
             raise
         except BaseException as error:
             if self.run_what_defines(error):
-                # With the arguments as they were sent, whatever became of them
+                # Read the arguments again: the call may have changed them
                 _, _, *arguments = self.read(text)
                 return self.outcome(action, arguments, text)
             return serialization.dumps(["error", describe(error)], self.handle)
 
     def run_what_defines(self, error):
-        """Run the deferred cells that define the name which an error says is missing; return whether there are any."""
+        """Run the deferred cells that define the missing name of an error; return whether there are any."""
         name = error.name if isinstance(error, NameError) else None
         found = [cell for cell in self.deferred if name in cell[1]]
         for cell in found:
@@ -221,7 +221,7 @@ class Session:
             self.do_cell(source, 0)
         return bool(found)
 
-    # What can be asked for
+    # Requests
 
     def do_cell(self, source, budget):
         while True:
@@ -269,7 +269,7 @@ class Session:
         self.patches.enter_context(checks.without(getattr(importlib.import_module(module), name), message))
 
     def do_forget(self):
-        """Let go of everything that a test asked for."""
+        """Drop all objects that a test asked for."""
         self.patches.close()
         self.things.clear()
         self.numbers.clear()
@@ -280,21 +280,21 @@ class Session:
             sys.modules["matplotlib.pyplot"].close("all")
 
     def called(self, function, arguments, options):
-        """Call, and return the result with the ways to what the call has changed of its arguments."""
+        """Call a function; return the result and the paths to the arguments that it changed."""
         handed_in = {**dict(enumerate(arguments)), **options}
         watched = watch(handed_in)
         result = function(*arguments, **options)
         if isinstance(result, types.GeneratorType):
-            # Its code runs, and changes what was handed in, only when somebody takes from it
+            # Its code runs, and changes the arguments, only during iteration
             self.lazy[id(result)] = handed_in
         changed = changes(watched)
         same_one = [way for way, thing, _ in watched if thing is result and way not in changed]
         return {"changed": changed, **({"is": same_one[0]} if same_one else {"value": result})}
 
-    # Things that stay here
+    # Objects that stay here
 
     def handle(self, thing):
-        """Return the handle of something that is no plain data."""
+        """Return the handle of an object that is not plain data."""
         if isinstance(thing, Reference):
             thing = thing.thing
         if isinstance(thing, TestProxy):
@@ -310,16 +310,16 @@ class Session:
             name = getattr(thing, "__name__", "") if kind == "function" else of.__name__
         return serialization.Handle(number, kind, str(name), names_of(of))
 
-    # Things outside
+    # Objects of the tests
 
     def ring(self, number, frame):
-        """Raise TimeLimit when the alarm rings, or as soon as an answer is here that would be taken for a question."""
+        """Raise TimeLimit when the alarm rings; during an exchange of messages, only note that it is late."""
         if not self.deaf:
             raise TimeLimit
         self.late = True
 
     def ask(self, *question):
-        """Ask the outside for something of its own in the middle of a call, and do what it needs before it answers."""
+        """Ask the test about one of its objects during a call, and serve its requests until it answers."""
         message = serialization.dumps(["ask", list(question)], self.handle)
         self.deaf, self.late = True, False
         try:
@@ -340,14 +340,14 @@ FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, ty
 
 
 class Reference:
-    """Something that travels by its handle, even if it could travel as data."""
+    """An object that is sent as a handle, even if it could be sent as data."""
 
     def __init__(self, session, thing):
         self.session, self.thing = session, thing
 
 
 class Unpickler(pickle.Unpickler):
-    """Read a message from outside, with proxies for what stays there."""
+    """Read a message from outside, with proxies for objects that stay there."""
 
     def __init__(self, file, session):
         super().__init__(file)
@@ -367,10 +367,10 @@ class Unpickler(pickle.Unpickler):
 
 
 class TestProxy:
-    """A proxy for a function or an object of the outside; each has a class of its own."""
+    """A proxy for a function or an object of the tests; each has its own class."""
 
     def __new__(cls, *arguments, **options):
-        """Make another object of the kind, as in ``type(model)(**model.get_params())``."""
+        """Make another object of this type, as in ``type(model)(**model.get_params())``."""
         return cls._session.ask("make", cls._number, list(arguments), options)
 
     def __getattr__(self, name):
@@ -400,17 +400,17 @@ def make_proxy(session, number, name, bases):
 
 
 def watch(handed_in):
-    """Return what a call may change of its arguments, and what is in them: the way there, the thing, its state."""
+    """Return the path, the object and the state of everything in the arguments that a call may change."""
     return list(things_in(handed_in, [], set()))
 
 
 def changes(watched):
-    """Return the ways to the things that are not as they were."""
+    """Return the paths to the objects that have changed."""
     return [way for way, thing, before in watched if not same(before, state(thing))]
 
 
 def things_in(holder, way, seen):
-    """Yield what `holder` holds, at any depth, that has a state: the keys that lead there, the thing, the state."""
+    """Yield the path, the object and the state of everything in `holder` with a state, at any depth."""
     for key, thing in items_of(holder):
         if id(thing) in seen or issubclass(type(thing), TestProxy) or isinstance(thing, (str, float, int)):
             continue
@@ -421,7 +421,7 @@ def things_in(holder, way, seen):
 
 
 def items_of(holder):
-    """Return the keys and things that a container or an estimator holds."""
+    """Return the keys and values of a container or an estimator."""
     if isinstance(holder, (list, tuple)):
         return enumerate(holder)
     if isinstance(holder, dict):
@@ -430,7 +430,7 @@ def items_of(holder):
 
 
 def state(value):
-    """Return a copy of what a call may change of an argument; None if nobody asks."""
+    """Return a copy of the state of an argument that a call may change; None for other types."""
     if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
         return value.copy()
     if isinstance(value, (list, dict, set)):
@@ -460,7 +460,7 @@ def same(before, after):
 
 
 def alike(before, after):
-    """Whether two things are one and the same, or numbers, strings or states of equal value."""
+    """Whether two objects are identical, or equal numbers, strings or states."""
     if before is after:
         return True
     if isinstance(before, dict) and isinstance(after, dict):
@@ -469,12 +469,12 @@ def alike(before, after):
 
 
 def names_of(cls):
-    """Return module and name of a class and of all that it derives from."""
+    """Return the module and name of a class and of its base classes."""
     return [[str(base.__module__), str(base.__name__)] for base in cls.__mro__]
 
 
 def describe(error):
-    """Return what a test may know of an error: names of its classes, its message, and the student's line."""
+    """Return what a test may know of an error: the names of its classes, its message, and the student's line."""
     try:
         message = str(error)[:2000]
     except BaseException:

@@ -1,4 +1,4 @@
-"""Check what a student hands in, and repair what can be repaired, before anything of it is graded.
+"""Check and repair a submission before it is graded.
 
 `read_submission` turns any file into a notebook that can be graded: the student's own cells, and between them the
 cells of the lab as its author wrote them. Two lines in ``nbgrader_config.py`` make nbgrader use it::
@@ -32,30 +32,30 @@ from coursegrader.sanitizer import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTE
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
-MAX_NOTEBOOKS = 100  # that are looked into if none has the name of the lab
-MAX_CHARACTERS = 500_000  # in all cells: what more an instructor is to read would take minutes to show
+MAX_NOTEBOOKS = 100  # that are opened if none has the name of the lab
+MAX_CHARACTERS = 500_000  # in all cells: longer notebooks take minutes to show
 MAX_PICTURES = 200  # in all cells
 MAX_TIMESTAMP_BYTES = 1000
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 DAY = 24 * 60 * 60
 UNREADABLE = ".unreadable"
 TYPES = ("code", "markdown", "raw")
-NO_CHARACTER = re.compile("[\0\ud800-\udfff]")  # neither Python nor a file in UTF-8 can hold these
+NO_CHARACTER = re.compile("[\0\ud800-\udfff]")  # invalid in Python source or in UTF-8
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What is graded of one student.
+    """The part of a student's work that is graded.
 
     Attributes
     ----------
     notebook : nbformat.NotebookNode
-        A valid notebook in format 4, with every graded, solution and locked cell of the lab once. Of the outputs, those
-        of cells without points are kept, in case that the cell need not run.
+        A valid notebook in format 4, with every graded, solution and locked cell of the lab once. Cells without points
+        keep their outputs, in case they need not run.
     repairs : list of str
-        Sentences for the student: what was wrong with the file and what became of it.
+        Sentences for the student: what was wrong with the file and how it was repaired.
     refused : str or None
-        Why nothing of the file can be graded. Then `notebook` is the released one, which earns no point.
+        Why the file cannot be graded. Then `notebook` is the released one, which earns no point.
     """
 
     notebook: NotebookNode
@@ -69,7 +69,7 @@ class _Refusal(Exception):
 
 @dataclass(eq=False)
 class _Cell:
-    """All that is kept of a cell that was handed in."""
+    """The parts of a submitted cell that are kept."""
 
     type: str
     text: str
@@ -80,10 +80,10 @@ class _Cell:
 
 
 def read_submission(path: Path, source: NotebookNode, released: NotebookNode | None = None) -> Submission:
-    """Read a notebook that a student handed in, whatever it is.
+    """Read any file that a student handed in as a notebook.
 
-    Metadata of the student are dropped, and outputs of cells that are graded. The cells of the lab get their
-    places from `source`, the locked ones also their text. The other cells stay where they are.
+    The student's metadata and the outputs of graded cells are dropped. The cells of the lab get their places from
+    `source`, and the locked ones also their text. The other cells stay where they are.
 
     Parameters
     ----------
@@ -92,17 +92,17 @@ def read_submission(path: Path, source: NotebookNode, released: NotebookNode | N
     source : nbformat.NotebookNode
         The instructor's notebook of the lab, from `instructor_notebook` or `coursegrader.labs.read_lab`.
     released : nbformat.NotebookNode, optional
-        What `release_of` makes of it, for whoever reads the submissions of a class.
+        The result of `release_of`, which saves time with many submissions.
 
     Returns
     -------
     Submission
-        Its `repairs` say what the student should know; what was merely metadata is put right without a word.
+        Its `repairs` say what the student should know; metadata are repaired without a remark.
 
     Raises
     ------
     GradingError
-        If the disk does not give the file; never for what is in it.
+        If the file cannot be read from the disk; never because of its content.
     """
     released, repairs = released or release_of(source), []
     try:
@@ -135,7 +135,7 @@ def instructor_notebook(root: Path, lab: str) -> NotebookNode:
 
 
 def _bytes(path):
-    """Return the content of a regular file of bearable size."""
+    """Return the content of a regular file of at most `MAX_BYTES`."""
     try:
         if kind := kind_of(path):
             raise _Refusal(f"{shown(path.name)} is not a file, but {kind}.")
@@ -150,7 +150,7 @@ def _bytes(path):
 
 
 def _document(content, repairs):
-    """Return what JSON says, of text in UTF-8 with or without a mark at its beginning, or in UTF-16."""
+    """Parse JSON in UTF-8, with or without a byte order mark, or in UTF-16."""
     if not content.strip():
         raise _Refusal("The file is empty.")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
@@ -198,7 +198,7 @@ def _cells(document, repairs):
 
 
 def _cell(given):
-    """Return what is kept of a cell, or None, and what was wrong with it."""
+    """Return the cell to keep, or None, and its problems."""
     if not isinstance(given, dict):
         return None, ["left out, since it could not be read"]
     problems = []
@@ -223,7 +223,7 @@ def _cell(given):
 
 
 def _outputs(given):
-    """Return the outputs of a cell, in the form in which the sandbox gives them; none if they are not well formed."""
+    """Return the outputs of a cell in the form of the sandbox; none if they are not well formed."""
     try:
         return checked_outputs([_output(one) for one in given])
     except (Malformed, TypeError, KeyError, AttributeError):
@@ -231,7 +231,7 @@ def _outputs(given):
 
 
 def _output(given):
-    """Return the parts of an output that its type has, with each text in one piece."""
+    """Return the parts of an output that belong to its type, with each text as one string."""
     shape = OUTPUTS[given["output_type"]]
     parts = {key: _text(given[key]) for key in shape.keys() - {"data", "traceback"}}
     if "traceback" in shape:
@@ -242,14 +242,14 @@ def _output(given):
 
 
 def _text(value):
-    """Return a text that a file can hold, also of one that is split into lines; other values as they are."""
+    """Return a text, which may be split into lines, as one string that a file can hold; other values as they are."""
     if isinstance(value, list):
         value = "".join(value)
     return NO_CHARACTER.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def _shorten(cell, left, problems):
-    """Cut off what nobody reads of a cell that is too long, or that comes when only so many characters are `left`."""
+    """Shorten a cell that is too long, or longer than the number of characters `left`."""
     most = CODE_CHARACTERS if cell.type == "code" else TEXT_CHARACTERS
     if len(cell.text) > most:
         problems.append(f"longer than {most:,} characters, and cut off there: make it shorter and hand it in again")
@@ -269,7 +269,7 @@ def _inner(value, key):
 
 
 def _pictures(attachments, left, problems):
-    """Return the pictures of a cell, for each name its data by type, when only so many of them are `left`."""
+    """Return at most `left` pictures of a cell: for each name, its data by type."""
     if not isinstance(attachments, dict):
         problems.append("its pictures could not be read")
         return {}
@@ -291,7 +291,7 @@ def _pictures(attachments, left, problems):
 
 
 def _repaired(cells, source, released, repairs):
-    """Return the notebook made of a student's cells and the lab's."""
+    """Build the notebook from a student's cells and the lab's."""
     lab = {_grade_id(cell): cell for cell in source.cells if _grade_id(cell)}
     given = {_grade_id(cell): cell.source for cell in released.cells if _grade_id(cell)}
     _recognise(cells, lab)
@@ -322,7 +322,7 @@ def _grade_id(cell):
 
 
 def _recognise(cells, lab):
-    """Forget the grade_id of other labs, and find the cells that lost theirs by their identifier."""
+    """Drop the grade_id of other labs, and restore a lost one by the identifier of the cell."""
     for cell in cells:
         cell.grade_id = cell.grade_id if cell.grade_id in lab else None
     known = {cell.grade_id for cell in cells}
@@ -332,7 +332,7 @@ def _recognise(cells, lab):
 
 
 def _without_copies(cells, lab, given, repairs):
-    """Let one cell have each grade_id; of the others, keep as ordinary cells those that a student wrote in."""
+    """Keep one cell for each grade_id; turn the copies in which the student wrote into ordinary cells."""
     dropped = set()
     for name, cell in lab.items():
         copies = [one for one in cells if one.grade_id == name]
@@ -355,13 +355,13 @@ def _without_copies(cells, lab, given, repairs):
 
 
 def _is_as_given(cell, lab_cell, text):
-    """Whether a student left a cell of the lab as it was; who hands in the instructor's version left the tests, too."""
+    """Whether a cell of the lab is unchanged; one without an answer may also match the instructor's version."""
     texts = (text,) if is_solution(lab_cell) else (text, lab_cell.source)
     return cell.text.strip() in {one.strip() for one in texts}
 
 
 def _report_changes(cells, lab, given, repairs):
-    """Say which of the lab's cells are missing, changed or of another type."""
+    """Report which of the lab's cells are missing, changed or of another type."""
     found = {cell.grade_id: cell for cell in cells if cell.grade_id}
     missing = [name for name in lab if name not in found]
     answers = [name for name in missing if is_solution(lab[name])]
@@ -380,7 +380,7 @@ def _report_changes(cells, lab, given, repairs):
 
 
 def _report(names, lab, what, repairs):
-    """Add to `repairs` a sentence on some cells of the lab for each role that they have."""
+    """Add a sentence on these cells of the lab to `repairs`, one for each role."""
     for role in dict.fromkeys(_role(lab[name]) for name in names):
         those = [name for name in names if _role(lab[name]) == role]
         verbs = {"was": "were", "has": "have"} if len(those) > 1 else {"was": "was", "has": "has"}
@@ -397,17 +397,16 @@ def _listed(names):
 
 
 def _first_of(names):
-    """List names, of which there may be thousands."""
+    """List the first five of what may be thousands of names."""
     more = [f"{len(names) - 5} more"] if len(names) > 5 else []
     return _listed(names[:5] + more) if names else ""
 
 
 def _arranged(cells, lab, repairs):
-    """Return the student's cells, and the names of the lab's that are missing, in an order that can be graded.
+    """Return the student's cells, and the names of the lab's missing cells, in an order that can be graded.
 
-    The lab's cells that stand in the right order stay; between two of them, those that are missing come first, so
-    that an empty answer does not overwrite one that a student wrote in a cell of their own, and check cells and those
-    that had been moved come last.
+    The lab's cells that are in the right order stay. Between two of them, missing cells come first, so that an empty
+    answer does not overwrite one that a student wrote in a cell of their own; check cells and moved cells come last.
     """
     found = {cell.grade_id: cell for cell in cells if cell.grade_id}
     order = list(lab)
@@ -435,7 +434,7 @@ def _arranged(cells, lab, repairs):
 
 
 def _in_order(names, order, lab):
-    """Return those of `names` that can stay where they are: most answers, then most of the others, in `order`."""
+    """Return the largest part of `names` that is already in `order`; answers count more than other cells."""
     best = []  # for each name, the weight of the best selection that ends with it, and the selection
     for name in names:
         earlier = [(weight, chosen) for weight, chosen in best if order.index(chosen[-1]) < order.index(name)]
@@ -455,12 +454,12 @@ def _lab_node(cell, text, attachments=None, outputs=()):
 
 
 def _own_node(cell, used):
-    """Return a cell of the student with an identifier that is valid and not `used`, the same at every reading."""
+    """Return a cell of the student with a valid, reproducible identifier that is not `used`."""
     number, name = len(used), cell.id or ""
     while name in used or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
         name, number = f"cell-{number}", number + 1
     used.add(name)
-    # Not by nbformat's functions, which validate each cell, and then the notebook again
+    # Not new_code_cell: nbformat would validate each cell, and then the notebook again
     more = {"outputs": cell.outputs, "execution_count": None} if cell.type == "code" else {}
     if cell.attachments and cell.type != "code":
         more = {"attachments": cell.attachments}
@@ -468,7 +467,7 @@ def _own_node(cell, used):
 
 
 def _plain(text):
-    """Space out the words that mark hidden text: nbgrader stops at them in a cell of a student."""
+    """Break the markers of hidden text: nbgrader stops at them in a cell of a student."""
     return re.sub(r"(BEGIN|END) (HIDDEN TESTS|MARK SCHEME)", r"\1  \2", text)
 
 
@@ -482,10 +481,10 @@ def find_notebook(folder: Path, lab: str, source: NotebookNode) -> tuple[Path | 
 
 
 def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[Path | None, list[str]]:
-    """Choose from notebooks that a student handed in the one to grade.
+    """Choose the notebook to grade from those that a student handed in.
 
-    The exact name of the lab comes first, then any name with that of the lab in it, then any notebook with at least
-    half of the lab's cells, of the first hundred. Among equals, the newest is taken.
+    The exact name of the lab comes first, then any name that contains it, then any notebook with at least half of the
+    lab's cells, of the first hundred. Among equals, the newest is taken.
 
     Parameters
     ----------
@@ -515,9 +514,9 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
 
 
 def by_date(paths: Iterable[Path]) -> list[Path]:
-    """Return paths in an order that says which notebook is chosen: the notebooks by date, of one date as before.
+    """Sort notebooks by date, after all other files; files of the same date keep their order.
 
-    A hash of files in this order changes when another one would be chosen, and not when a folder is copied.
+    A hash of files in this order changes when another notebook would be chosen, and not when a folder is copied.
     """
     return sorted(paths, key=lambda path: path.lstat().st_mtime if path.suffix.lower() == ".ipynb" else 0.0)
 
@@ -533,14 +532,14 @@ def _holds(path, source):
 
 
 def shown(name: str) -> str:
-    """Return the name of a file so that a sentence can hold it; of bytes that are no UTF-8, with their numbers."""
+    """Return the name of a file for use in a sentence; bytes that are not UTF-8 are shown as numbers."""
     name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     name = "".join(sign if sign.isprintable() else "\ufffd" for sign in name)
     return name if len(name) <= 80 else f"{name[:40]}…{name[-30:]}"
 
 
 def left_out(folder: Path) -> list[str]:
-    """Return a sentence on what lies in a student's folder and is not opened, since it is no file or too large."""
+    """Return a sentence on what is not opened in a student's folder, since it is not a file or too large."""
     found = []
     for path in sorted(folder.iterdir()):
         status = path.lstat()
@@ -553,19 +552,19 @@ def left_out(folder: Path) -> list[str]:
 
 
 def is_possible(date: float) -> bool:
-    """Whether something can have been handed in at a time, in seconds since 1970; clocks may differ by a day."""
+    """Whether a date, in seconds since 1970, is possible for a submission; clocks may differ by a day."""
     return EARLIEST <= date <= time.time() + DAY
 
 
 def is_text(name: str) -> bool:
-    """Whether a name is more than bytes: in the place of those that are no UTF-8, it holds surrogates."""
+    """Whether a name is valid text: bytes that are not UTF-8 show up as surrogates."""
     return not re.search("[\ud800-\udfff]", name)
 
 
 def check_timestamp(folder: Path) -> str | None:
-    """Put aside a ``timestamp.txt`` that holds no possible date, at which nbgrader may stop, and say so to the student.
+    """Put aside a ``timestamp.txt`` without a possible date, at which nbgrader may stop, and tell the student.
 
-    The file becomes ``timestamp.txt.unreadable``; as long as that stands alone, every call returns the sentence.
+    The file becomes ``timestamp.txt.unreadable``. Every call returns the sentence until there is a new timestamp.
     """
     path = folder / "timestamp.txt"
     try:
@@ -585,7 +584,7 @@ def check_timestamp(folder: Path) -> str | None:
 
 
 def read_timestamp(folder: Path) -> datetime | None:
-    """Return when a folder's ``timestamp.txt`` says that it was handed in; None if that is no possible date."""
+    """Return the date in a folder's ``timestamp.txt``; None if it is not possible."""
     try:
         text = read_ordinary(folder / "timestamp.txt", MAX_TIMESTAMP_BYTES).decode("ascii").strip()
         date = parse_utc(text).replace(tzinfo=UTC)
@@ -595,7 +594,7 @@ def read_timestamp(folder: Path) -> datetime | None:
 
 
 def _set_aside(path):
-    """Give a file another name; of a link or a special file, write down what it was."""
+    """Rename a file; replace a link or a special file by a note on what it was."""
     target, number = Path(f"{path}{UNREADABLE}"), 1
     while os.path.lexists(target):
         target, number = Path(f"{path}{UNREADABLE}-{number + 1}"), number + 1
@@ -612,11 +611,11 @@ def _set_aside(path):
 
 
 def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
-    """Make the folder of a submission one that nbgrader can grade: its ``pre_convert_hook``.
+    """Prepare the folder of a submission for nbgrader: its ``pre_convert_hook``.
 
-    A timestamp that is no date is put aside, and so is everything that nbgrader would follow, wait for or fill the disk
-    with if it copied it: links, special files and large ones. Whatever the notebook is called, it is graded under the
-    lab's name.
+    A timestamp that is not a date is put aside, and so are links, special files and large files, since nbgrader would
+    follow them, wait for them or fill the disk with them. Whatever the notebook is called, it is graded under the lab's
+    name.
     """
     folder = Path(notebooks[0]).parent
     check_timestamp(folder)
@@ -626,15 +625,15 @@ def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
             ordinary = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES)
             if path.suffix != ".ipynb" and not ordinary:
                 _set_aside(path)
-    # Of the lab that it was handed in for: `assignment` is what nbgrader was called with, which may be a pattern
+    # Take the lab from the folder: `assignment` is an argument of nbgrader, which may be a pattern
     notebooks[:] = [str(folder / f"{folder.name}.ipynb")]
 
 
 class ReadSubmission(NotebookExporter):
     """Let nbgrader read what is handed in through `read_submission`: its ``Autograde.exporter_class``.
 
-    The notebook's metadata say under ``mlcourse`` what was found: ``repairs``, a list of sentences for the student, and
-    ``refused``, a sentence or None.
+    The notebook's metadata hold under ``mlcourse`` what was found: ``repairs``, a list of sentences for the student,
+    and ``refused``, a sentence or None.
     """
 
     def from_filename(self, filename, resources=None, **options):

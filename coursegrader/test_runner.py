@@ -1,13 +1,13 @@
-"""Run the test cells of a submission in a sandbox of their own, with proxies for what the student wrote.
+"""Run the test cells of a submission in their own sandbox, with proxies for what the student wrote.
 
 A test cell runs here, in a process that the student's code cannot reach. The names that it takes from the notebook are
-plain data, or a `StudentProxy`, which sends calls into the sandbox and takes plain data back. What a test hands over is
-a copy: whatever the student's code does to it, the test's own things stay as they are.
+plain data, or a `StudentProxy`, which sends calls into the sandbox and returns plain data. A test passes copies, so the
+student's code cannot change the test's own objects.
 
-This program is started once by `coursegrader.worker`, inside a bubblewrap of its own. For each submission it forks a
-process, in a sandbox that has no more than a student's: no network, no file of the course but this package and `data/`,
-nothing to write to. That process gets the cells of one notebook and says for each whether it passed; the server that
-asked checks the form of its answers and trusts nothing else about them.
+`coursegrader.worker` starts this program once, in its own bubblewrap. It forks a process for each submission, in a
+sandbox without network, writable folders, and files of the course other than this package and `data/`. That process
+gets the cells of one notebook and reports for each whether it passed; the server checks the form of these reports and
+trusts nothing else about them.
 """
 
 import builtins
@@ -49,19 +49,19 @@ from coursegrader.protocol import (
 )
 from mlcourse import checks
 
-TESTS = "mlcourse_tests"  # the name of the module that test cells believe to be in
+TESTS = "mlcourse_tests"  # the module name of test cells
 TRUSTED = ("matplotlib", "numpy", "pandas", "sklearn")  # packages whose classes a proxy may pass for
-# Classes whose objects are data: a proxy that passed for one could say something else each time that it is asked
+# Classes of plain data: a proxy that passed for one could give another value at each access
 PLAIN = (tuple, list, dict, set, frozenset, str, bytes, int, float, complex, np.ndarray, np.generic)
 PLAIN = (*PLAIN, pd.DataFrame, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
-# What is asked about most, and never stays here
+# The most frequent types, which never stay here
 DATA = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray, np.float64}
 TOO_LONG = "your code took too long: look for a loop that does not end"
 TURNS = 20  # how deep a test and the student's code may call each other
 
 
 class Stopped(BaseException):
-    """The test cell ends here, and nothing in it can catch that; the message is for the student."""
+    """Ends the test cell, which cannot catch it; the message is for the student."""
 
 
 class Gone(Stopped):
@@ -73,7 +73,7 @@ class NotPlain(TypeError):
 
 
 def main() -> None:
-    """Serve: for each message on the socket with the number `sys.argv[1]`, fork a process for one submission.
+    """Fork a process for one submission at each message on the socket with the number `sys.argv[1]`.
 
     The second argument holds the limits of a submission.
     """
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def serve(server: int, student: int) -> None:
-    """Read a notebook from the first socket and answer there, cell by cell; the sandbox is at the end of the second."""
+    """Read a notebook from the first socket and answer there, cell by cell; the second leads to the sandbox."""
     sandbox.silence()
     server = socket.socket(fileno=server)
     cells, secret, limits = read_notebook(channel.receive(server))
@@ -142,7 +142,7 @@ def run_student(client, cell, budget):
     except (Exception, Stopped) as error:
         return [failure(f"this cell was stopped: {error}")]
     finally:
-        # What the cell says of that is no proof
+        # Measure the time here: the cell's own report is not trusted
         client.late = client.late or time.monotonic() - begin >= client.limits.cell
 
 
@@ -181,7 +181,7 @@ def too_long(number, frame):
 
 
 class RunnerClient:
-    """The other end: what is sent into the sandbox, and what comes back."""
+    """The client of the student runner: it sends requests into the sandbox and reads the answers."""
 
     def __init__(self, connection, limits):
         self.connection, self.limits = connection, limits
@@ -191,9 +191,9 @@ class RunnerClient:
 
     @contextlib.contextmanager
     def limit(self):
-        """Give everything inside the block the time of one test."""
+        """Limit the block to the time of one test."""
         self.deadline = time.monotonic() + self.limits.test
-        # Again and again, since Python drops an exception in some places
+        # The alarm repeats, since Python drops an exception in some places
         signal.setitimer(signal.ITIMER_REAL, self.limits.test + 2 * self.limits.grace, 1)
         try:
             yield
@@ -202,16 +202,16 @@ class RunnerClient:
             self.deadline = None
 
     def do(self, action, *arguments, seconds=None):
-        """Have the sandbox do something and return what came of it.
+        """Send a request into the sandbox and return the result.
 
         Raises
         ------
         Exception
-            What the student's code raised: the nearest class of Python or a trusted package, and `line_of_answer`.
+            What the student's code raised, as the nearest class of Python or a trusted package, with `line_of_answer`.
         Stopped
             If the time is over.
         Gone
-            If the sandbox has ended, or says what it cannot say.
+            If the sandbox has ended, or sends a malformed message.
         """
         now = time.monotonic()
         ends = min(self.end, now + (seconds or self.limits.call), self.deadline or self.end)
@@ -238,7 +238,7 @@ class RunnerClient:
 
     @contextlib.contextmanager
     def exchange(self):
-        """Give the sandbox up if a question remains without its answer, since the next would get it."""
+        """Give the sandbox up if a request stays unanswered: the next one would get its answer."""
         self.turns += 1
         try:
             yield
@@ -280,7 +280,7 @@ class RunnerClient:
         found = self.do("names", names)
         if type(found) is not dict:
             raise NotPlain("names that are not well formed")
-        # Only those, or a name of the student could take the place of one of Python's own
+        # Only the requested names: others could replace Python's own
         return {name: found[name] for name in names if name in found}
 
     def forget(self):
@@ -297,15 +297,15 @@ class RunnerClient:
         return contextlib.nullcontext()
 
     def changed(self, thing):
-        """Whether a call has changed its copy of something that the test handed over."""
+        """Whether a call has changed its copy of an argument."""
         return id(thing) in self.things_changed
 
     def result(self, answer, handed_in):
-        """Note what a call has changed of what was handed over, and return its result."""
+        """Note which arguments a call has changed, and return its result."""
         if type(answer) is not dict or type(answer.get("changed")) is not list or not answer.keys() & {"is", "value"}:
             raise NotPlain("an answer that is not well formed")
         for way in answer["changed"]:
-            # What holds a thing that was changed is not as it was, either
+            # The containers of a changed object have changed, too
             for end in range(1, len(way) + 1):
                 thing = thing_at(handed_in, way[:end])
                 self.things_changed[id(thing)] = thing
@@ -318,24 +318,24 @@ class RunnerClient:
     # What comes from the sandbox
 
     def inside(self, handle):
-        """Return the proxy for a handle, or the test's own thing that comes back."""
+        """Return the proxy for a handle, or the test's own object if the handle refers to one."""
         if handle.number < 0:
             return self.local[-1 - handle.number]
         if handle.number not in self.insides:
             self.insides[handle.number] = make_proxy(self, handle)
         return self.insides[handle.number]
 
-    # What the sandbox asks of things that stay here
+    # Questions of the sandbox about objects that stay here
 
     def reference(self, thing):
-        """Return how the sandbox may know a thing of the test that it must not see."""
+        """Return the reference by which the sandbox knows an object of the test."""
         number = self.numbers.setdefault(id(thing), len(self.local))
         self.local[number] = thing
         of = thing if isinstance(thing, type) else type(thing)
         return "outside", number, of.__name__, [[base.__module__, base.__qualname__] for base in of.__mro__[:-1]]
 
     def generator(self, thing):
-        """Return the reference to a generator: the student's copy goes on, unless the test has drawn since."""
+        """Return the reference to a generator; the student's copy keeps its state unless the test has drawn since."""
         state = thing.bit_generator.state
         _, number, before = self.generators.get(id(thing), (None, len(self.generators), None))
         self.generators[id(thing)] = thing, number, state
@@ -381,14 +381,14 @@ FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 def is_public(thing, name):
-    """Return whether the sandbox may read this attribute of a thing that belongs to the test."""
+    """Return whether the sandbox may read this attribute of an object of the test."""
     if isinstance(thing, FUNCTIONS):
         return name == "__name__"
     return isinstance(name, str) and (not name.startswith("_") or name in ("__sklearn_tags__", "__sklearn_clone__"))
 
 
 class Pickler(pickle.Pickler):
-    """Write a message to the sandbox; whatever belongs to the test stays here."""
+    """Write a message to the sandbox; objects of the test stay here."""
 
     def __init__(self, file, client):
         super().__init__(file, protocol=5)
@@ -414,8 +414,8 @@ class Pickler(pickle.Pickler):
 class StudentProxy:
     """A proxy for a function, a class or an object of the student.
 
-    It can be called, asked for its attributes and items, and looped over. It is no number, no string and no array, and
-    equal to nothing: to take it for one is an error.
+    It supports calls, attributes, items and loops. Using it as a number, a string or an array, or comparing it, is an
+    error.
     """
 
     def __init__(self, client, number, says):
@@ -435,7 +435,7 @@ class StudentProxy:
         return self._client.do("get", self._number, name)
 
     def __sklearn_clone__(self):
-        """Clone in the sandbox: nothing is built here with a class and parameters that the student chooses."""
+        """Clone in the sandbox: no class or parameter that the student chooses is used here."""
         return self._client.do("clone", self._number)
 
     def __copy__(self):
@@ -494,7 +494,7 @@ def make_proxy(client, handle):
 
 @functools.cache
 def claim(base):
-    """Return the ``__class__`` of proxies for objects of a class: one that derives from it and makes no object."""
+    """Return the ``__class__`` of proxies for objects of a class: a subclass without instances."""
 
     def refuse(cls, *arguments, **options):
         raise NotPlain(f"the test cannot make another {base.__name__}")
@@ -516,7 +516,7 @@ def nearest(bases):
 
 
 def known(module, name):
-    """Return what a module that is loaded holds under a name; never ask it, since some modules load others then."""
+    """Look a name up in the dict of a loaded module: attribute access makes some modules import others."""
     return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 
@@ -533,7 +533,7 @@ def is_description(content):
 
 
 def error_of(kinds, message, line):
-    """Return the error that the sandbox describes: of the nearest class that is known here, with a text and no more."""
+    """Return the error that the sandbox describes, as the nearest class that is known here, with only a text."""
     message, line = message[:MESSAGE_CHARACTERS], line[:MESSAGE_CHARACTERS]
     for module, name in kinds:
         if [module, name] == ["coursegrader.student_runner", "TimeLimit"]:
@@ -544,13 +544,13 @@ def error_of(kinds, message, line):
             return checks.CheckFailed(message)
         kind = known(module, name) if module == "builtins" or is_trusted(module) else None
         if kind is StopIteration:
-            # A loop of the test would take it for its own end; a generator makes it a RuntimeError, too (PEP 479)
+            # StopIteration would end a loop of the test; generators raise RuntimeError instead, too (PEP 479)
             kind = RuntimeError
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration):
             continue
         members = {"__init__": lambda self: None, "__str__": lambda self: message, "line_of_answer": line}
         with contextlib.suppress(Exception):
-            # Its name is that of the known class: a test may look at it
+            # Keep the name of the known class: a test may read it
             error = type(kind.__name__, (kind,), members)()
             error.args = (message,)
             return error
@@ -558,16 +558,16 @@ def error_of(kinds, message, line):
 
 
 def as_list(way):
-    """Return the keys of a way."""
+    """Return a path as a list of keys."""
     return way if type(way) is list else [way]
 
 
 def thing_at(holder, way):
-    """Return the thing among the arguments to which the keys in `way` lead: through containers and models."""
+    """Return the object among the arguments at the path `way`, through containers and models."""
     if way == []:
         raise NotPlain("an answer about everything that was handed over")
     for key in as_list(way):
-        # Not isinstance: a proxy passes for a model, and has nothing that the sandbox may name
+        # Not isinstance: a proxy passes for a model, but has no attribute that the sandbox may name
         is_model = issubclass(type(holder), BaseEstimator)
         try:
             holder = vars(holder)[key] if is_model else holder[key] if type(holder) in (list, tuple, dict) else {}[key]

@@ -1,7 +1,7 @@
-"""Try answers to a lab: run them in the place of the instructor's, and read what every test cell says.
+"""Try answers to a lab: run them instead of the instructor's, and read the message of every test cell.
 
-The notebook runs once, in this process and without a kernel. At each solution cell every answer is tried in a forked
-copy of the process, so that it meets the state of a real notebook and leaves nothing behind.
+The notebook runs once, in this process and without a kernel. At each solution cell, every answer is tried in a forked
+copy of the process, so that it finds the state of a real notebook and leaves nothing behind.
 """
 
 import ast
@@ -55,20 +55,20 @@ def try_answers(
     secret : tuple of int
         The secret of a course, on which the data of hidden tests depend (`mlcourse.checks.rng`).
     mutants : dict, optional
-        More answers, in the same form, which are tried until the first test cell refuses them.
+        More answers, in the same form; each is tried until the first test cell refuses it.
     everything : bool
         Whether to run given cells that no test needs.
 
     Returns
     -------
     dict
-        What was said to each answer and then to each mutant, in the same order: ``{grade_id of a solution cell:
+        The messages to each answer and then to each mutant, in the same order: ``{grade_id of a solution cell:
         [{grade_id of a test cell: message}, ...]}``, where the message of a test cell that passed is None.
 
     Raises
     ------
     GradingError
-        If the notebook itself cannot be run. Of its test cells that is no error: they may refuse any answer.
+        If the notebook itself cannot be run. Its test cells may fail, since they may refuse any answer.
     """
     matplotlib.use("Agg")
     checks._secret = tuple(secret)
@@ -97,7 +97,7 @@ def try_answers(
 
 @contextlib.contextmanager
 def naming(cell: NotebookNode):
-    """Say which cell of the instructor's version is to blame for an error."""
+    """Name the cell of the instructor's version in an error that it raises."""
     try:
         yield
     except Exception as error:
@@ -108,7 +108,7 @@ def naming(cell: NotebookNode):
 
 
 def _import_all(cells):
-    """Load every module that the cells import, once and for all processes."""
+    """Load every module that the cells import, once for all processes."""
     for cell in cells:
         with naming(cell):
             for node in ast.walk(ast.parse(cell.source)):
@@ -117,9 +117,9 @@ def _import_all(cells):
 
 
 def _try_all(answers, exercise, tests, state):
-    """Try answers to one exercise, each in a process of its own and as many at a time as there are cores.
+    """Try answers to one exercise, each in its own process, with one process per core.
 
-    Of each answer, `answers` says whether the first test cell that refuses it is enough.
+    For each answer, `answers` has the code and whether to stop at the first test cell that refuses it.
     """
     fork = multiprocessing.get_context("fork")
     waiting, running, results = list(enumerate(answers)), {}, {}

@@ -1,6 +1,6 @@
 """A server process that grades one notebook at a time.
 
-It starts two programs, each inside a bubblewrap of its own: the student runner (`coursegrader.student_runner`) runs
+It starts two programs, each in its own bubblewrap: the student runner (`coursegrader.student_runner`) runs
 students' code, the test runner (`coursegrader.test_runner`) runs the tests. Both import the scientific stack once and
 fork a process for each submission. The server connects the two, reads which cells passed, and trusts neither. `Worker`
 starts the server and talks to it.
@@ -26,10 +26,10 @@ from coursegrader import GradingError, channel, limits, seccomp
 from coursegrader.protocol import OUTPUT_BYTES, Cell, Limits, Malformed, OutputBudget, notebook, read_verdict, result_of
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK_BYTES = 128 * 2**20  # of all that a test runner says of a notebook
+NOTEBOOK_BYTES = 128 * 2**20  # of all that a test runner sends for a notebook
 START_SECONDS = 120
 CLEAN_SECONDS = 30
-# Not with -m: the test runner knows the classes of the student runner by the name of their module
+# Not -m: the test runner refers to the classes of the student runner by the name of their module
 PROGRAM = f"from {__package__}.{{0}} import main; main()"
 NO_LINUX = "grading needs Linux, also without a sandbox: type the same command in a virtual machine or a container"
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
@@ -45,12 +45,12 @@ class Worker:
     Parameters
     ----------
     sandbox : bool
-        False runs the student's code without a sandbox, with all that this user may do.
+        False runs the student's code without a sandbox, with all rights of this user.
     core : int, optional
         The core that the student's code and the tests run on. Workers with cores of their own cannot slow one another
         down.
     **limits : float
-        What is to differ from the defaults of `coursegrader.protocol.Limits`.
+        Limits that differ from the defaults of `coursegrader.protocol.Limits`.
     """
 
     command = (sys.executable, "-m", "coursegrader.worker")
@@ -66,7 +66,7 @@ class Worker:
         ----------
         cells : list of coursegrader.protocol.Cell
         secret : sequence of int
-            What the data of hidden tests depend on (`coursegrader.secret`).
+            The numbers from which hidden tests draw their data (`coursegrader.secret`).
 
         Returns
         -------
@@ -76,9 +76,9 @@ class Worker:
         Raises
         ------
         GradingError
-            If there is no sandbox on this machine, or none can be made any more.
+            If this machine cannot make a sandbox.
         WorkerEnded
-            If the server has ended in the middle of this notebook; the next one starts another.
+            If the server has ended in the middle of this notebook; the next call starts another.
         """
         with self.lock:
             if self.process is None:
@@ -93,7 +93,7 @@ class Worker:
                 self.close()
                 raise WorkerEnded("the grading process has ended by itself: type the same command again") from None
             except BaseException:
-                # An answer that nobody reads would be taken for the next student's
+                # An unread answer would be taken for the next student's
                 self.close()
                 raise
 
@@ -118,13 +118,13 @@ class Worker:
         print(json.dumps(told), file=self.process.stdin, flush=True)
 
     def kill(self):
-        """End the server at once, and start no other. Whoever waits for its answer gets an error, in another thread."""
+        """Kill the server and start no other. A thread that waits for its answer gets an error."""
         self.over = True
         if self.process is not None:
             self.process.kill()
 
     def close(self):
-        """End the server, and with it the student runner and whatever runs there."""
+        """End the server and the programs that it runs."""
         if self.process is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -150,13 +150,13 @@ THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THR
 
 
 def in_bubblewrap(command: list[str], settings: dict[str, str]) -> list[str]:
-    """Return the words that start a program inside bubblewrap, with what it may see there, files and environment."""
+    """Return the command that runs a program in bubblewrap, with the files and the environment that it may see."""
     shown = sorted(
         path
         for path in {*python_files(), *LIBRARIES, *(str(ROOT / name) for name in ("mlcourse", "coursegrader", "data"))}
         if os.path.exists(path)
     )
-    # Named one by one, since bubblewrap makes the folders on the way for the user alone that starts it
+    # Name the parents, too: only the user who starts bubblewrap may enter those that it adds itself
     folders = sorted({str(parent) for path in shown for parent in Path(path).parents if str(parent) != "/"})
     folders = [word for folder in folders for word in ("--dir", folder)]
     binds = [word for path in shown for word in ("--ro-bind", path, path)]
@@ -189,15 +189,15 @@ LIBRARIES = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc
 
 
 def python_files() -> set[str]:
-    """Return the files and folders that Python and its packages are made of.
+    """Return the files and folders of Python and its packages.
 
-    The folder of an installation is not among them: it may be ``/usr``, which holds much else, or that of the course.
+    The folder of an installation as a whole is not among them: it may be ``/usr`` or the folder of the course.
     """
     paths = sysconfig.get_paths()
     found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     for prefix in map(Path, (sys.prefix, sys.base_prefix)):
         found |= set(map(str, prefix.glob("bin/python*")))
-        # The last two are data that conda keeps there, for maps
+        # conda keeps the data for maps in the last two
         found |= {str(prefix / name) for name in ("lib", "lib64", "pyvenv.cfg", "share/proj", "share/gdal")}
     return {*found, os.path.realpath(sys.executable)}
 
@@ -210,13 +210,13 @@ class Program:
     name : str
         The module of `coursegrader` whose function `main` is the program.
     sandbox : bool
-        False runs it as any other program.
+        False runs it without bubblewrap.
     settings : dict
-        More of its environment.
+        Further environment variables.
     allowed : Limits
-        What a submission may take.
+        The limits of a submission.
     share : float
-        The part of its memory that this program may hold.
+        The share of the memory that this program may hold.
     """
 
     def __init__(self, name: str, sandbox: bool, settings: dict[str, str], allowed: Limits, share: float):
@@ -249,12 +249,12 @@ class Program:
         self.supervisor = limits.Supervisor(self.process.pid, self.allowed)
 
     def last_words(self):
-        """End the program, and return the last line that it has written."""
+        """End the program, and return the last line that it wrote."""
         self.process.kill()
         return " ".join(self.process.stderr.read().decode(errors="replace").strip().splitlines()[-1:])
 
     def hear(self, seconds):
-        """Return what the program says, or nothing if it has ended or says nothing in that time."""
+        """Return the program's next message, empty if it has ended or sends none in that time."""
         self.control.settimeout(seconds)
         try:
             return self.control.recv(5)
@@ -262,7 +262,7 @@ class Program:
             return b""
 
     def ask(self, core: int, *connections: socket.socket):
-        """Let the program begin with a notebook on a core; it gets these ends of the connections."""
+        """Start a notebook on a core, and pass the program these ends of the connections."""
         socket.send_fds(self.control, [core.to_bytes(2)], [one.fileno() for one in connections])
 
     def outcome(self):
@@ -270,7 +270,7 @@ class Program:
         return self.hear(CLEAN_SECONDS)
 
     def close(self):
-        """End the program, and with it whatever runs there."""
+        """End the program and everything that it runs."""
         self.control.close()
         self.process.kill()
         self.process.wait()
@@ -279,24 +279,24 @@ class Program:
 
 
 class Server:
-    """The server's side: the student runner, the test runner, and what passes between them and the worker."""
+    """The server: it starts the student runner and the test runner, and passes on their results."""
 
     def __init__(self, sandbox, core, limits):
         self.sandbox, self.limits = sandbox, limits
         cores = sorted(os.sched_getaffinity(0))
-        self.excess = None  # what the submission that runs has had too much of
+        self.excess = None  # the limit that the running submission exceeded
         self.core = core if core is not None else cores[os.getpid() % len(cores)]
         self.programs = []
 
     def start(self):
-        """Start the student runner and the test runner, anew if they run already."""
+        """Start or restart the student runner and the test runner."""
         self.close()
         if self.sandbox and (lack := missing()):
             raise GradingError(lack)
-        # Sets of texts have the same order in every run of a student's code; in the tests nobody can foresee it
+        # Sets of texts have the same order in every run of a student's code, and an unpredictable one in the tests
         self.programs = [
             Program("student_runner", self.sandbox, {"PYTHONHASHSEED": "0"}, self.limits, share=1),
-            # Its memory counts apart, and students' code may fill it with what it hands to a test
+            # Its memory counts separately; students' code may fill it with what it returns to a test
             Program("test_runner", self.sandbox, {}, self.limits, share=0.5),
         ]
         for program in self.programs:
@@ -307,7 +307,7 @@ class Server:
             self.programs.pop().close()
 
     def run(self, cells, secret):
-        """Run a notebook in the student runner and the test runner, connected with each other; return the result."""
+        """Connect the student runner and the test runner, run a notebook in them, and return the result."""
         begin = time.monotonic()
         try:
             ours = self.admit()
@@ -325,16 +325,16 @@ class Server:
             raise GradingError(f"the kernel refuses a sandbox for students' code: {reason}")
         result = result_of(cells, results, time.monotonic() - begin)
         if outcomes != [b"over!"] * 2 and not self.excess:
-            # Not for what it held: the machine had no memory left, or somebody ended it
+            # It did not exceed its own memory: the machine had none left, or somebody killed it
             after = [program.group.kills() for program in self.programs]
             result.late = result.late or not any(map(limits.ended_for_its_own, kills, after))
         if outcomes != [b"over!"] * 2:
-            # Where something was killed, something may have been left alone
+            # Processes may be left over after a kill
             self.start()
         return result
 
     def admit(self):
-        """Let both programs begin with a notebook and return the connection to the test runner."""
+        """Start a notebook in both programs and return the connection to the test runner."""
         student_runner, test_runner = self.programs
         pairs = [socket.socketpair() for _ in range(2)]
         (ours, server), (tests, student) = pairs
@@ -348,7 +348,7 @@ class Server:
         return ours
 
     def verdicts(self, cells, connection):
-        """Yield what becomes of each cell, until the test runner ends or could not be interrupted."""
+        """Yield the result of each cell, until the test runner ends or cannot be interrupted."""
         poll, data, left, budget = select.poll(), bytearray(), NOTEBOOK_BYTES, OutputBudget(self.limits.output)
         poll.register(connection, select.POLLIN)
         poll.register(sys.stdin, 0)
@@ -381,7 +381,7 @@ class Server:
 
 
 def main() -> None:
-    """Read notebooks from standard input, a line each, and write their results to standard output."""
+    """Read notebooks from standard input, one per line, and write their results to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
@@ -400,7 +400,7 @@ def main() -> None:
 
 
 def serve(server, answers):
-    """Grade the notebook that a line of standard input holds, until it is closed."""
+    """Grade the notebook in each line of standard input until it is closed."""
     server.start()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:

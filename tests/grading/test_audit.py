@@ -1,4 +1,4 @@
-"""An audit reports what the tests of a lab let through, and shows it on a page."""
+"""An audit reports the mistakes that a lab's tests do not notice, and shows them on a page."""
 
 import copy
 import re
@@ -58,7 +58,7 @@ def answers():
 
 @pytest.fixture
 def course(tmp_path):
-    """Return a function that writes a course of one lab and returns its folder."""
+    """Return a function that writes a course with one lab and returns its folder."""
 
     def write(answers, source=SOURCE):
         given = answers if isinstance(answers, str) else yaml.safe_dump(answers, sort_keys=False)
@@ -72,7 +72,7 @@ def course(tmp_path):
 
 @pytest.fixture
 def problems(course):
-    """Return a function that returns what an audit of a lab reports."""
+    """Return a function that returns the problems that an audit of a lab reports."""
 
     def find(answers, source=SOURCE):
         return audit(LAB, course({"double": answers}, source)).problems

@@ -1,4 +1,4 @@
-"""Nothing that one student hands in, and nothing that happens to the machine, stops the grading of the class."""
+"""No submission and no failure of the machine stops the grading of the class."""
 
 import contextlib
 import csv
@@ -32,13 +32,13 @@ HUGE = 40 * 2**30
 
 
 class Class:
-    """A class in the folder `root`, and the command that the instructor types there."""
+    """A class in the folder `root`, and the instructor's command there."""
 
     def __init__(self, root, honest, capsys):
         self.root, self.honest, self.capsys = root, honest, capsys
 
     def hand_in(self, student, **files):
-        """Hand in the honest notebook and other files by the stems of their names; return the folder."""
+        """Hand in the honest notebook and other files, by the stems of their names; return the folder."""
         folder = self.root / "submitted" / student / LAB
         folder.mkdir(parents=True)
         nbformat.write(self.honest, folder / FILE)
@@ -47,7 +47,7 @@ class Class:
         return folder
 
     def type(self, *words):
-        """Type a command, and return its exit code and all that it says."""
+        """Run a command, and return its exit code and its output."""
         with contextlib.chdir(self.root), pytest.raises(SystemExit) as exit:
             main(list(words))
         said = self.capsys.readouterr()
@@ -58,14 +58,14 @@ class Class:
         return self.type("grade", LAB, "--workers", "1")
 
     def start(self, *words, preexec_fn=None, **environment):
-        """Start the command as a process of its own."""
+        """Start the command as a separate process."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
         command = [sys.executable, "-m", "mlcourse.cli", *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, cwd=self.root, text=True, env=environment, preexec_fn=preexec_fn, **pipes)  # noqa: PLW1509
 
     def points(self):
-        """Return the automatic points of everybody in the gradebook."""
+        """Return the automatic points of all students in the gradebook."""
         lab = object.__new__(Lab)
         lab.root, lab.name = self.root, LAB
         scores = lab.read_scores("auto_score")
@@ -74,7 +74,7 @@ class Class:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory, bubblewrap):
-    """A course in which the honest notebook and none have been graded once, which need not be run again."""
+    """A course that has graded the honest notebook and a missing one, so neither need run again."""
     root = make_course(tmp_path_factory.mktemp("released"), [LAB])
     lab = Lab(root, LAB)
     known = (root / "gradebook.db").read_bytes()
@@ -92,12 +92,12 @@ def released(tmp_path_factory, bubblewrap):
 
 @pytest.fixture
 def full(released):
-    """All the points that a program gives."""
+    """The maximum of the automatic points."""
     return released[2]
 
 
 def copy(released, root):
-    """Copy the course to `root`; nobody has handed in anything yet."""
+    """Copy the course, without submissions, to `root`."""
     shutil.copytree(released[0], root, dirs_exist_ok=True)
     for name in (f"graded/{LAB}.json", "grading.lock"):
         (root / "_build" / name).unlink(missing_ok=True)
@@ -248,7 +248,7 @@ def test_while_another_program_uses_the_gradebook_every_command_says_so_in_a_sen
 
 
 def in_a_hurry(gradebook, url, *more):
-    """Open a gradebook that waits no longer than a moment for another program."""
+    """Open a gradebook that waits only briefly for another program."""
     return gradebook(f"{url}?timeout=0.1", *more)
 
 
@@ -467,7 +467,7 @@ def test_a_gradebook_without_the_lab_is_told_how_to_get_it(room):
 
 
 def is_whole(root):
-    """Whether all that was written can be read, and nothing is left over."""
+    """Whether all files that were written can be read, and no temporary ones are left."""
     written = [path for folder in ("autograded", "_build") for path in (root / folder).rglob("*") if path.is_file()]
     for path in written:
         if path.suffix in (".ipynb", ".json"):
@@ -490,7 +490,7 @@ def small_disk(tmp_path):
 
 
 def fill(path, left):
-    """Fill the disk but for some bytes, and return the file that does it."""
+    """Fill the disk, except for `left` bytes, and return the file that does so."""
     filler = path / "filler"
     status = os.statvfs(path)
     with filler.open("wb") as file:
@@ -661,7 +661,7 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
         code, said = room.type("regrade", LAB)
     assert code != 0 and "ada" in said and "ben" not in said
     assert "ben" in room.type("regrade", LAB)[1]
-    # Whoever was killed before the end has told nobody of ada
+    # A regrade that was killed before the end has not reported ada
     source.write_text(text)
     with monkeypatch.context() as patch:
         patch.setattr("coursegrader.regrade.print_moves", interrupted)
@@ -676,7 +676,7 @@ def interrupted(*_):
 
 
 def committed(record):
-    """Let a record be written at once."""
+    """Return `record` with a commit after each call."""
 
     def call(self, *arguments):
         record(self, *arguments)

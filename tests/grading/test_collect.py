@@ -1,4 +1,4 @@
-"""What an LMS or a folder holds arrives in submitted/, each notebook with its student, and nothing else does."""
+"""The notebooks of an LMS or a folder, and nothing else, arrive in submitted/, each with its student."""
 
 import io
 import json
@@ -32,7 +32,7 @@ MOODLE = "_assignsubmission_file_/"
 
 @pytest.fixture
 def root(tmp_path):
-    """A course folder that knows of one lab."""
+    """A course folder with one lab."""
     path = tmp_path / "course"
     (path / "source" / LAB).mkdir(parents=True)
     (path / "source" / LAB / f"{LAB}.ipynb").write_text(SOURCE, encoding="utf-8")
@@ -41,7 +41,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def run(root):
-    """Collect twice, and return what became of each student; the second time nothing may change."""
+    """Collect twice, check that the second time changes nothing, and return the result for each student."""
 
     def run(*files):
         collected = collect(LAB, list(files), root)
@@ -57,7 +57,7 @@ def run(root):
 
 
 def state(root):
-    """All that is in a folder, with its dates."""
+    """All files in a folder, with their dates."""
     return {
         path.relative_to(root): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in sorted(root.rglob("*"))
@@ -66,14 +66,14 @@ def state(root):
 
 
 def notebook(text="print('hello')"):
-    """A notebook of the lab with a text of its own."""
+    """A notebook of the lab with its own text."""
     content = json.loads(RELEASED)
     content["cells"].append({"cell_type": "code", "id": "own", "metadata": {}, "outputs": [], "source": text})
     return json.dumps(content)
 
 
 def zipped(path, entries, date=MONDAY):
-    """Write a zip of contents by name; a name may be a ZipInfo."""
+    """Write a zip from contents by name; a name may be a ZipInfo."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items() if isinstance(entries, dict) else entries:
             info = zipfile.ZipInfo(name, date) if isinstance(name, str) else name
@@ -97,7 +97,7 @@ def put(path, content, date=MONDAY):
 
 
 def submitted(root):
-    """The texts of all that was collected, by path."""
+    """The texts of all collected notebooks, by path."""
     folder = root / "submitted"
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
@@ -535,7 +535,7 @@ def test_the_zips_of_a_student_hold_no_more_files_in_all_than_one_may(tmp_path, 
 
 
 def list_of_files(n):
-    """A zip that lists n files and says that it is one, without any of them."""
+    """A zip that lists n files but claims to hold one, without any of them."""
     entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
     size = n * len(entry)
     return entry * n + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, size, 0, 0)
@@ -584,14 +584,14 @@ def test_a_name_in_a_folder_that_is_no_utf_8_is_shown_and_the_others_are_collect
 
 @pytest.fixture
 def nest(tmp_path, monkeypatch):
-    """Make folders in folders; pytest could not remove them either."""
+    """Return a function that nests folders, and remove them, which pytest cannot."""
     nested = []
 
     def nest(folder, name, depth):
         folder.mkdir(parents=True, exist_ok=True)
         nested.append(folder)
         monkeypatch.chdir(folder)
-        for _ in range(depth):  # a path to the last of them would be too long
+        for _ in range(depth):  # the path to the last one would be too long
             os.mkdir(name)
             os.chdir(name)
         os.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What is exported can be imported: the right points for the right people, and no text that a spreadsheet runs."""
+"""Exported tables can be imported: they have the right points for each student, and no formulas."""
 
 import csv
 

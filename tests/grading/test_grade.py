@@ -1,4 +1,4 @@
-"""`mlcourse grade`: a class at once, the same scores as `nbgrader autograde`, and nothing twice."""
+"""`mlcourse grade` grades a class at once, runs nothing twice, and gives the scores of `nbgrader autograde`."""
 
 import functools
 import os
@@ -26,7 +26,7 @@ LAB = "lab-01-toy-regression"
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, bubblewrap):
-    """A class that has handed in: the six of every lab, one that handed in no notebook, and one an empty folder."""
+    """A class with submissions: the six of every lab, one without a notebook, and one with an empty folder."""
     lab = Lab(make_course(tmp_path_factory.mktemp("course"), [LAB]), LAB)
     lab.hand_in()
     folder = lab.root / "submitted" / "no-notebook" / LAB
@@ -124,7 +124,7 @@ def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, 
     notebook = nbformat.read(path, as_version=4)
     nbformat.write(nbformat.from_dict({**notebook, "cells": [*notebook.cells, slow]}), path)
     command = [sys.executable, "-m", "mlcourse.cli", "grade", LAB, "--workers", "1"]
-    # In a terminal; what a shell runs in the background, as it may run these tests, ignores Ctrl-C
+    # As in a terminal: processes that a shell runs in the background, such as these tests, may ignore Ctrl-C
     listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     run = subprocess.Popen(command, cwd=course, stderr=subprocess.PIPE, text=True, preexec_fn=listen)  # noqa: PLW1509
     for _ in range(600):

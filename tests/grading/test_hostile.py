@@ -1,7 +1,7 @@
-"""The grader meets cells that lie, pry, break out, flood and hang: `hostile.yml` has them, and what each must get.
+"""The grader resists hostile cells: `hostile.yml` lists them with the result that each must get.
 
-None gets more than an honest wrong answer, none sees a hidden test, none leaves anything behind, and whoever is graded
-after it gets everything that is due.
+No attack gets more than an honest wrong answer, sees a hidden test or leaves anything behind. The next submission gets
+all its points.
 """
 
 import json
@@ -114,14 +114,14 @@ TESTS = {
         x = np.array([1.0, 2.0, 6.0])
         checks.array(centre(x), [-2, -1, 3], "the centred numbers")
         checks.unchanged(x, np.array([1.0, 2.0, 6.0]), "the numbers that were handed in have changed")""",
-    # As in lab 8 once, where the copy was made outside, of a class and with parameters that the student chose
+    # As once in lab 8, where the copy was made outside, with a class and parameters that the student chose
     "copy": """
         X = np.arange(8.0).reshape(-1, 1)
         model = clone(fit_model(X, 5 * X[:, 0] + 1))
         checks.array(model.fit(X, 4 * X[:, 0] + 1).predict(X[:3]), [1, 5, 9], "the predictions of a copy")
         scores = cross_val_score(fit_model(X, X[:, 0]), X, 2 * X[:, 0] + 1, cv=2, scoring="r2", error_score="raise")
         checks.array(scores, [1, 1], "the scores of copies")""",
-    # Three that ask their own things only after the call
+    # Three tests that use their own objects only after the call
     "residuals": """
         X, y = np.arange(4.0).reshape(-1, 1), np.array([1.0, 0.0, 5.0, 3.0])
         model = LinearRegression().fit(X, y)
@@ -172,7 +172,7 @@ def check_cell(name):
 
 
 def lab(answer):
-    """Return the cells of the small lab with a student's answer in its middle."""
+    """Return the cells of the small lab, with a student's answer in the middle."""
     return [
         Cell(f"{TOOLS}\ndef double(x): return 2 * x"),
         check_cell("before"),
@@ -225,7 +225,7 @@ def test_the_right_answer_passes_every_check_and_a_wrong_one_none(worker):
     assert grade(worker, "pass")[0] == ["before", "after"]
 
 
-# In the place of a test, what code that got into the test runner might do
+# This replaces a test: what code that got into the test runner might do
 REACH = """
 import os, socket
 got = []
@@ -254,7 +254,7 @@ def test_an_attack_gets_nothing_and_leaves_nothing(worker, name):
 
 
 def attack(worker, name):
-    """Hand in an attack, and after it the right answers; see that neither gets anything else than is due."""
+    """Grade an attack and then the right answers, and check that both get what they should."""
     got, result = grade(worker, ATTACKS[name]["code"])
     assert got == ATTACKS[name]["gets"].split(), result["outputs"]
     assert SECRET not in str(result["outputs"])
@@ -331,7 +331,7 @@ def test_whoever_ends_the_own_process_is_not(worker):
 def test_a_sandbox_that_cannot_be_made_stops_the_grading_with_a_sentence(bubblewrap, monkeypatch, tmp_path):
     shown = shutil.which("bwrap")
     tool = tmp_path / "bwrap"
-    # As where the kernel lets bubblewrap make namespaces, and what runs in it none
+    # Simulate a kernel that lets bubblewrap make namespaces, but not the processes in it
     words = "[word.replace('--cap-add', '--cap-drop') for word in sys.argv[1:]]"
     tool.write_text(f"#!{sys.executable}\nimport os, sys\nos.execv({shown!r}, ['bwrap', *{words}])\n")
     tool.chmod(0o755)
@@ -413,7 +413,7 @@ def test_whoever_is_killed_while_grading_leaves_nothing(worker, tmp_path):
 
 
 def left(below, seconds=5):
-    """Return which processes are still there after a while, zombies aside."""
+    """Return the processes that are still there after a while, except zombies."""
     end = time.monotonic() + seconds
     while running := [pid for pid, _ in below if is_running(pid)]:
         if time.monotonic() > end:
@@ -450,7 +450,7 @@ IN_CLASS = ["counts-of-cells", "exit-now", "output-flood", "runs-in-the-browser"
 
 @pytest.fixture(scope="module")
 def class_(bubblewrap, tmp_path_factory):
-    """A class that nbgrader grades: honest students before and after those who hand in an attack for `fit_line`."""
+    """A class that nbgrader grades: students with an attack for `fit_line`, and honest ones before and after them."""
     name = "lab-01-toy-regression"
     lab = Lab(make_course(tmp_path_factory.mktemp("course"), [name]), name)
     answers = {grade_id(cell): cell.source for cell in lab.submitted["perfect"].cells if grade_id(cell)}

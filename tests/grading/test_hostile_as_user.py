@@ -1,6 +1,6 @@
-"""The attacks of `hostile.yml` get nothing either where an ordinary user grades, whom the kernel lets do less.
+"""The attacks of `hostile.yml` also fail where an ordinary user grades, who has fewer rights.
 
-Such a user can make no control group: the grader itself adds up the memory of a submission.
+Such a user cannot make a control group: the grader itself adds up the memory of a submission.
 """
 
 import os
@@ -17,7 +17,7 @@ from paths import ROOT
 
 @pytest.fixture(scope="module")
 def user():
-    """The number of a system user that is made for these tests."""
+    """The user ID of a system user created for these tests."""
     if os.getuid() != 0:
         pytest.skip("test_hostile.py runs as an ordinary user already; only root can make another")
     name = f"grader-{uuid.uuid4().hex[:8]}"

@@ -57,7 +57,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def watched():
-    """Start a program below this process, and return what the supervisor says of it, and who of it is still there."""
+    """Return a function that starts a program, and returns the supervisor's verdict and the processes left."""
     started = []
 
     def look(children, prepare="", hold="pass"):
@@ -105,14 +105,14 @@ def test_memory_counts_although_the_first_thread_has_ended(watched):
 
 
 def test_tables_of_pages_count(watched):
-    # A page at each gigabyte takes a table of 4 kB for itself and another for the table
+    # One page in each gigabyte needs a page table of 4 kB and another table above it
     far = "held = [mmap.mmap(-1, 2**30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000) for _ in range(15000)]"
     reason, left = watched(5, hold=f"{far}; [one[0] for one in held]")
     assert reason.endswith("GB of memory") and left == 0
 
 
 def test_mappings_count(watched):
-    # The kernel's own memory for them is that of nobody, and grows with each generation that inherits them
+    # The kernel's memory for mappings counts for no process, and grows with each generation that inherits them
     prepare = "held = hold(mmap.MAP_PRIVATE, 50_000 * 4096)\nimport ctypes\nprotect = ctypes.CDLL(None).mprotect"
     begin = "ctypes.addressof(ctypes.c_char.from_buffer(held))"
     often = f"begin = {begin}\nfor n in range(0, 50_000, 2): protect(ctypes.c_void_p(begin + n * 4096), 4096, 1)"
@@ -156,7 +156,7 @@ def test_what_was_there_before_is_left_alone():
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A course of one lab, whose one student prints much and lets a check wait for two seconds."""
+    """A course with one lab and one student, whose code prints much and delays a check by two seconds."""
     source = f"{HEAD}\n{SOLUTION}\n{TEST}"
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / f"{LAB}.md").write_text(source)
@@ -179,7 +179,7 @@ def set_limits(course, text):
 
 
 def outcome(course, *options):
-    """Grade the class and return whether the check passed, and what the first cell showed."""
+    """Grade the class, and return whether the check passed and the output of the first cell."""
     with pytest.raises(SystemExit) as end:
         main(["grade", LAB, *options])
     assert end.value.code == 0

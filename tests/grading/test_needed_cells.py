@@ -1,4 +1,4 @@
-"""A given cell runs at grading if a test or a cell of the student needs it; all others are shown as handed in."""
+"""A given cell runs at grading if a test or a student's cell needs it; all others are shown as handed in."""
 
 import base64
 import io
@@ -23,7 +23,7 @@ from paths import LABS, ROOT
 
 
 def deferred(cells, always=()):
-    """Return the numbers of the cells that need not run, of pairs of a letter (given, student or test) and code."""
+    """Return the numbers of the cells that need not run; a cell is a kind (given, student or test) and its code."""
     given = {code: code in always for letter, code in cells if letter == "given"}
     notebook = [Cell(code, "a-test" if letter == "test" else None) for letter, code in cells]
     return [number for number, cell in enumerate(defer(notebook, given)) if cell.defers is not None]
@@ -219,7 +219,7 @@ def test_a_name_that_no_cell_defines_is_missing(worker):
     assert "shwon" in error and passed == "passed\n"
 
 
-# What is shown of a cell that did not run
+# The output of a cell that did not run
 
 
 def picture():

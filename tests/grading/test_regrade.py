@@ -1,4 +1,4 @@
-"""After a lab is graded again, the instructor reads whose marks move, and why."""
+"""After a lab is graded again, the instructor reads whose marks changed, and why."""
 
 import pytest
 

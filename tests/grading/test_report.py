@@ -1,4 +1,4 @@
-"""The report on a class says what the gradebook and the autograded notebooks hold, and runs nothing of a student."""
+"""The report on a class shows the gradebook and the autograded notebooks, and runs no student's code."""
 
 import re
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What students write, as it is shown to the instructor: honest texts as they are meant, others without harm."""
+"""The sanitiser shows honest texts as they were meant, and makes hostile ones harmless."""
 
 import base64
 import hashlib
@@ -129,7 +129,7 @@ def test_a_table_of_pandas_keeps_its_cells():
     assert page == "<div><table><tbody><tr><td>1.5</td></tr></tbody></table></div>"
 
 
-# Others
+# Hostile texts
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_signs_that_turn_the_order_of_code_are_shown(written):
     assert "user[U+202E] [U+2066]# admin[U+2069] [U+2066]" in html.unescape(page)
 
 
-# Texts that are broken
+# Broken texts
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ CODE = ["\n ", " \n", "\t\n", "\x0b\n", "\x0c", "a.", "'''", "(", "\\\n", 'f"{',
 
 
 def doubled(function, part, n):
-    """Return the least of three processor times for a text of `n` characters, and for twice as many."""
+    """Return the minimum of three processor times, for a text of `n` characters and one of twice as many."""
     texts = [part * (size // len(part)) for size in (n, 2 * n)]
     return [min(seconds(function, text) for _ in range(3)) for text in texts]
 
@@ -423,7 +423,7 @@ def test_lines_without_code_are_compared_at_once():
     assert normalised("  %time x = 1\n!ls\ny = 2") == "v = 2"
 
 
-# What cells show
+# Outputs of cells
 
 
 def shown(*outputs):

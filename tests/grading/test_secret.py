@@ -1,4 +1,4 @@
-"""Hidden data depend on a secret of the course, so that what a feedback page tells is worth nothing afterwards."""
+"""Hidden data depend on a secret of the course, so data seen on a feedback page cannot be used later."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def course(tmp_path, monkeypatch, bubblewrap):
 
 
 def run(*words):
-    """Type an instructor's command."""
+    """Run an instructor's command."""
     with pytest.raises(SystemExit) as exit:
         main([*words])
     assert exit.value.code == 0
@@ -72,7 +72,7 @@ def hand_in(course, student, code):
 
 
 def graded(course, student):
-    """Return the number of the draw that a student met, and the message that the test gave, if it failed."""
+    """Return the number of a student's draw, and the message of the test, if it failed."""
     notebook = nbformat.read(course / "autograded" / student / LAB / f"{LAB}.ipynb", as_version=4)
     [cell] = [cell for cell in notebook.cells if grade_id(cell) == "double-1"]
     [output] = cell.outputs
@@ -93,7 +93,7 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
     run("grade", LAB)
     draw, message = graded(course, "sly")
     assert draw == 2 and "got 0" in message and f"double({x})" not in message
-    # Whoever handed in nothing new stays with what they had, as do all when they are graded once more
+    # Unchanged submissions keep their draw, also when all are graded again
     run("grade", LAB, "--again")
     assert graded(course, "honest") == (1, None) and graded(course, "sly") == (2, message)
     # An instructor can ask for an earlier draw, in which the table holds

@@ -1,4 +1,4 @@
-"""No object with behaviour is built from what a student's process says: only plain data and proxies cross."""
+"""Messages of a student's process create only plain data and proxies, no objects with behaviour."""
 
 import copy
 import decimal
@@ -21,14 +21,14 @@ from sklearn.utils import all_estimators
 from coursegrader import serialization, test_runner
 from coursegrader.protocol import Cell, CellResult, Malformed, failure, read_verdict, verdict
 
-# The base types of plain data, written down here a second time: whoever lets another one cross has to think of it
+# The base types of plain data, repeated here on purpose: a change of `PLAIN` must be made twice
 NUMBERS = {type(None), type(...), bool, int, float, complex, str, bytes}
 CONTAINERS = {list, tuple, set, frozenset, dict, range}
 TABLES = {pd.DataFrame, pd.Series, pd.Interval, type(pd.NA), type(pd.NaT)}
 
 
 def all_parts(value):
-    """Yield a value, and whatever it holds."""
+    """Yield a value and everything in it."""
     yield value
     if type(value) is dict:
         parts = [*value.keys(), *value.values()]
@@ -59,7 +59,7 @@ def all_parts(value):
 
 
 def is_plain(value):
-    """Whether a value, without its parts, is of a type that computes, compares and holds, and does nothing else."""
+    """Whether a value, without its parts, is of a plain type, which has no side effects."""
     kind = type(value)
     if kind in NUMBERS | CONTAINERS | TABLES or kind is StandIn:
         return True
@@ -70,7 +70,7 @@ def is_plain(value):
 
 
 class StandIn:
-    """What these tests make of a handle."""
+    """The replacement of a handle in these tests."""
 
 
 def loaded(message):
@@ -106,7 +106,7 @@ def test_plain_data_arrive_as_plain_data(value):
 
 
 def with_behaviour():
-    """Return things of many types that are no plain data, among them every estimator of scikit-learn."""
+    """Return objects of many types that are not plain data, among them every estimator of scikit-learn."""
     things = [print, len, StandIn, type, StandIn(), types.ModuleType("x"), io.StringIO(), threading.Lock(), open]
     things += [iter([]), (x for x in []), ValueError("x"), property(), np.random.default_rng(), np.sin, np.dtype("O")]
     things += [pd.Index, pd.Timestamp.now, np.zeros(1, dtype=[("a", "O")]), memoryview(b""), slice(1), lambda: 0]
@@ -137,7 +137,7 @@ TAGS = sorted(name[5:] for name in dir(serialization._Reader) if name.startswith
 
 
 def random_tree(rng, depth=0):
-    """Return a message that follows the form of one, more or less, with every tag that the reader knows."""
+    """Return a message of roughly the right form, with any tag that the reader knows."""
     if depth > 4 or rng.random() < 0.3:
         return rng.choice([None, True, 0, 1, 2, -1, 10**20, 1.5, "", "a", "O", "<f8", "|S1", "datetime64", "category"])
     if rng.random() < 0.3:
@@ -153,7 +153,7 @@ def random_tree(rng, depth=0):
 
 
 def changed(rng, tree):
-    """Return a message with one part, somewhere in it, replaced by another."""
+    """Return a message with one random part replaced."""
     if not isinstance(tree, (dict, list)) or not tree or rng.random() < 0.1:
         return random_tree(rng, 2)
     tree = copy.copy(tree)
@@ -163,7 +163,7 @@ def changed(rng, tree):
 
 
 def messages(rng):
-    """Yield messages that are made up, and proper ones with something changed."""
+    """Yield random messages, and valid ones with a change."""
     handle = serialization.Handle(1, "function", "print", [])
     proper = [serialization.dumps([value, print], lambda thing: handle) for value in PLAIN]
     for _ in range(10_000):
@@ -228,7 +228,7 @@ def test_a_message_that_would_grow_when_it_is_read_is_refused_before_it_does(nam
     small = as_message([0] * 1_000_000)
     middle = time.process_time()
     loaded(small)
-    # Beside a list of a million numbers, which is an honest answer
+    # Compare with a list of a million numbers, which is an honest answer
     assert middle - begin < 10 * (time.process_time() - middle) + 0.5
 
 
@@ -254,11 +254,11 @@ def test_texts_and_dates_of_either_order_of_bytes_come_as_they_were(dtype):
     assert np.array_equal(loaded(as_message(tree, [array.tobytes()])), array)
 
 
-# Outside, a proxy takes the place of what stayed behind
+# Outside, a proxy replaces an object that stays in the sandbox
 
 
 class Asked:
-    """A client that notes what it is asked for, and gives no answer."""
+    """A client that records requests and does not answer."""
 
     def __init__(self):
         self.actions = []

@@ -1,4 +1,4 @@
-"""Whatever a student hands in, a notebook comes out that can be graded, and the student is told what was wrong."""
+"""Any submission becomes a notebook that can be graded, and the student is told what was wrong."""
 
 import copy
 import json
@@ -42,7 +42,7 @@ ANSWER = "def fit_line(x, y):\n    return 2.0, 1.0"
 
 @pytest.fixture
 def notebook():
-    """The released notebook with two answers, as the JSON of a student's file."""
+    """The released notebook with two answers, as the JSON document of a student's file."""
     notebook = copy.deepcopy(RELEASED)
     find(notebook, "fit-line")["source"] = ANSWER
     find(notebook, "best-degree")["source"] = "Degree 8."
@@ -51,7 +51,7 @@ def notebook():
 
 @pytest.fixture
 def hand_in(tmp_path):
-    """Hand something in, and return what is graded of it, which can be graded in any case."""
+    """Return a function that hands in a file, checks that it can be graded, and returns the submission."""
 
     def hand_in(content):
         path = tmp_path / f"{LAB}.ipynb"
@@ -67,7 +67,7 @@ def hand_in(tmp_path):
 
 
 def check(submission):
-    """Every promise that holds for whatever was handed in."""
+    """Check what must hold for every submission."""
     nbformat.validate(submission.notebook)
     assert submission.notebook.nbformat == 4
     nbformat.writes(submission.notebook).encode("utf-8")
@@ -110,7 +110,7 @@ def own(text, **keys):
     return {"cell_type": "code", "id": "own", "metadata": {}, "outputs": [], "source": text, **keys}
 
 
-# What is not a notebook
+# Files that are not notebooks
 
 
 REFUSED = {
@@ -179,7 +179,7 @@ def test_the_notebook_of_a_refused_file_holds_no_solution_no_hidden_test_and_no_
     assert not {line for line in secrets if line in text_of(path)}
 
 
-# What can be read
+# Notebooks that can be read
 
 
 def test_an_honest_notebook_keeps_all_its_texts_and_hears_nothing(hand_in, notebook):

@@ -5,7 +5,7 @@ from coursegrader.worker import Worker
 
 @pytest.fixture(scope="session")
 def worker(bubblewrap):
-    """A worker that has time for all answers to a lab in one notebook."""
+    """A worker with enough time for all answers to a lab in one notebook."""
     worker = Worker(total=3600)
     yield worker
     worker.close()

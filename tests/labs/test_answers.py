@@ -1,7 +1,7 @@
-"""The checks of every lab grade right work right and wrong work wrong, and say what is wrong.
+"""The checks of every lab accept right answers, refuse wrong ones, and say what is wrong.
 
 The answers of ``tests/answers/LAB.yml`` are tried in the grader, and the mutants of the solution in this process, which
-is quicker. `make cold` tries all answers in a notebook as well, where every cell runs, and compares.
+is quicker. `make cold` also tries all answers in a notebook, where every cell runs, and compares the results.
 """
 
 import os
@@ -16,7 +16,7 @@ from coursegrader.labs import read_lab
 from paths import LABS, ROOT
 from sandboxed import try_in_the_sandbox
 
-# Answers to which the grader says something else than the same test cell in the notebook. The points never differ.
+# Answers whose message differs between the grader and the notebook. The points never differ.
 ROUNDING = "what comes out is rounding, which depends on where in memory an array lies"
 POISONED = "the answer makes the arrays NaN from which a notebook computes the hints"
 NAMED = "the grader gives an error the name of the class that is known outside"
@@ -42,11 +42,11 @@ EXPLAINED = {
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
 }
-# Of some course; whoever runs the solutions, as nbval does, meets the data of no secret
+# An example; the solutions run without a secret, for instance in nbval
 SECRET = (314159265, 358979323, 846264338)
-# `make cold` tries some more, which takes minutes
+# `make cold` tries more, which takes minutes
 OTHER_SECRETS = [(number, number**2, number**3) for number in range(1, 1 + int(os.environ.get("SECRETS", "0")))]
-# An audit needs a fresh process, which is small: a worker that ran other tests takes several times as long to fork
+# Audits run in a fresh process: forking a worker that ran other tests takes several times as long
 FRESH = get_context("forkserver")
 FRESH.set_forkserver_preload(["coursegrader.audit", "mlcourse.plotting", "sklearn.ensemble"])
 ERROR = re.compile(r"\w+(Error|Exception|Exit|Interrupt): ")
@@ -60,7 +60,7 @@ def audited(*given, **options):
 
 @pytest.fixture(scope="module", params=LABS)
 def lab(request, worker):
-    """A lab, of which the grader has tried all answers but the mutants."""
+    """A lab with the grader's results for all answers but the mutants."""
     lab = audited(request.param, ROOT, SECRET, kinds=["mutant"], brief=True)
     answers = {one.name: [each for each in one.answers if each.kind != "mutant"] for one in lab.exercises}
     codes = {name: [answer.code for answer in some] for name, some in answers.items()}
@@ -72,12 +72,12 @@ def lab(request, worker):
 
 
 def as_raised(message):
-    """Return the message of a test cell with the name of its error, which the grader leaves out of a hint."""
+    """Return the message of a test cell with the name of its error, which the grader omits from a hint."""
     return message if ERROR.match(message) else f"{audit.HINT}{message}"
 
 
 def listed(problems):
-    """Fail with all problems, one a line."""
+    """Fail with all problems, one per line."""
     problems = list(problems)
     assert not problems, "\n".join(["", *problems])
 
@@ -155,10 +155,10 @@ def test_a_notebook_takes_the_same_points_as_the_grader_and_says_the_same(lab):
 
 
 def is_same(in_notebook, in_grader, sentences):
-    """Whether two messages of a test cell take the same points and, if asked, say the same but for rounding."""
+    """Whether two messages of a test cell give the same points and, if asked, the same text except for rounding."""
     if in_notebook is None or in_grader is None or not sentences:
         return (in_notebook is None) == (in_grader is None)
-    # The audit has no lines of the student to show; addresses, and where a class of the test lives, mean nothing
+    # The audit has no lines of the student; addresses and the module of a test's class do not matter
     shown = [re.sub(r" at 0x\w+|\b__main__\.|\bmlcourse_tests\.", "", message) for message in (in_notebook, in_grader)]
     shown[1] = re.sub(r", in your line `.*`(?=\. See )", "", shown[1], flags=re.DOTALL)
     words = [re.sub(r"\s", "", NUMBER.sub("#", message)) for message in shown]

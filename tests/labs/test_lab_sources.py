@@ -1,4 +1,4 @@
-"""The rules for labs that a program can check in their sources, over every lab."""
+"""The sources of all labs follow the rules that a program can check."""
 
 import ast
 import re
@@ -62,7 +62,7 @@ SCORED = {"cross_val_score", "cross_validate", "permutation_importance", "GridSe
 
 
 def test_a_test_cell_believes_no_score_that_a_model_of_a_student_gives_itself(lab):
-    """With ``scoring``, scikit-learn computes it from predictions."""
+    """With ``scoring``, scikit-learn computes the score from predictions."""
     for cell in lab.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
             for node in ast.walk(ast.parse(cell.source)):

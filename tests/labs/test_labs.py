@@ -1,4 +1,4 @@
-"""Every lab goes the whole way: from its source to the students, back, through nbgrader, to feedback and grades."""
+"""Every lab passes the whole workflow: release, collection, grading by nbgrader, feedback and grades."""
 
 import builtins
 import csv
@@ -85,7 +85,7 @@ def test_the_student_notebook_runs_to_its_end_and_raises_only_where_an_answer_is
         assert any(words in raised[name] for words in UNSOLVED) and "\n" not in raised[name], f"{name}: {raised[name]}"
 
 
-# What a grader says
+# Messages of the grader
 
 
 def test_the_untouched_notebook_earns_nothing(graded):
@@ -133,7 +133,7 @@ def test_a_function_that_returns_none_loses_the_cells_that_call_it_and_no_others
 
 @pytest.mark.parametrize("name", LABS)
 def test_a_test_cell_takes_nothing_from_the_notebook_but_answers(name):
-    """Only answers reach a test cell that runs in another process than the notebook."""
+    """A test cell runs in a separate process, which only answers reach."""
     notebook = read_lab(ROOT / "solutions" / f"{name}.md")
     answers = {variable for cell in solution_cells(notebook).values() for variable in defined(cell.source)}
     foreign = {
@@ -145,7 +145,7 @@ def test_a_test_cell_takes_nothing_from_the_notebook_but_answers(name):
 
 
 def defined(source):
-    """Return the variables, functions and classes that a cell defines, without what it imports."""
+    """Return the variables, functions and classes that a cell defines, without its imports."""
     variables = symtable.symtable(source, "cell", "exec").get_symbols()
     return {variable.get_name() for variable in variables if variable.is_assigned() and not variable.is_imported()}
 
@@ -177,7 +177,7 @@ def test_the_feedback_page_says_in_one_sentence_why_a_test_cell_failed(graded, s
 
 
 def test_of_a_failed_test_cell_the_page_shows_no_traceback_and_no_print():
-    """Not even if the answer ended the cell in a way that the checks do not catch, such as `exit()`."""
+    """Even if the answer ends the cell in a way that the checks do not catch, such as `exit()`."""
     failed = nbformat.v4.new_code_cell("assert hidden", metadata={"nbgrader": {"grade": True}})
     failed.outputs = [
         nbformat.v4.new_output("stream", text="the hidden test is ..."),
@@ -229,7 +229,7 @@ def test_nothing_secret_reaches_a_feedback_page(graded, student):
     assert leaks(secrets, [graded.feedback(student)]) == []
 
 
-# What an author reads who made a mistake
+# Messages to authors who made a mistake
 
 
 def cell(options, code="assert w == 1"):
@@ -277,7 +277,7 @@ def test_a_missing_source_is_named(tmp_path):
         release(tmp_path)
 
 
-# Last, since it would disturb a class that is not graded yet
+# Last, since it would affect a class that is not graded yet
 
 
 @pytest.mark.parametrize("names", COURSES, ids=lambda names: names[0])

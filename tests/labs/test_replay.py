@@ -1,8 +1,7 @@
-"""No test cell passes for what a right answer has said to other hidden data.
+"""No test cell passes with the replies of a right answer to other hidden data.
 
-Whatever the instructor's answer says to each test cell under one secret is recorded, and said again to the same test
-cell under other secrets. A cell that passes with most of them asks nothing that depends on its hidden data: constants
-would do.
+The replies of the instructor's answer to each test cell are recorded under one secret, and replayed to the same test
+cell under other secrets. A cell that passes with most of them does not depend on its hidden data: constants would pass.
 """
 
 import os
@@ -34,14 +33,14 @@ EXPLAINED = {
     ("lab-10", "paired-3"): "bad input: an error whatever the data",
 }
 RECORDED = (271828182, 845904523, 536028747)
-# `make cold` tries some, which takes minutes
+# `make cold` tries several, which takes minutes
 OTHER_SECRETS = [(number, number**2, number**3) for number in range(1, 1 + int(os.environ.get("REPLAY", "0")))]
 START = f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\nimport replaying\nreplaying."
 
 
 @pytest.fixture(scope="module", params=LABS if OTHER_SECRETS else [])
 def replayed(request, tmp_path_factory):
-    """The name of a lab, and the test cells that pass for what was recorded: with its secret, and with each other."""
+    """The name of a lab, and the test cells that pass with recorded replies, under the same secret and each other."""
     notebook, folder = read_lab(ROOT / "solutions" / f"{request.param}.md"), str(tmp_path_factory.mktemp("said"))
     cells = cells_of(notebook, notebook)
     tests = [cell for cell in cells if cell.grade_id]

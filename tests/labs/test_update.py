@@ -1,4 +1,4 @@
-"""`mlcourse update` brings new versions of the labs, and nothing that a student wrote is lost."""
+"""`mlcourse update` installs new versions of the labs, and keeps everything that a student wrote."""
 
 import copy
 import json
@@ -52,7 +52,7 @@ def solved(name=LAB):
 
 
 def next_version(name=LAB, given=()):
-    """Return a new version of the lab: another opening, a mended test, and other given text in some exercises."""
+    """Return a new version of the lab: another opening, a corrected test, and other given text in some exercises."""
     notebook = released(name)
     notebook.cells[0].source += "\n\nNew this term: a word on units."
     test = next(cell for cell in notebook.cells if grade_id(cell) and cell.metadata.nbgrader.locked)
@@ -63,7 +63,7 @@ def next_version(name=LAB, given=()):
 
 
 def stamped(notebook):
-    """Give every cell the checksum or identifier of a release."""
+    """Set the checksum or identifier of every cell as a release does."""
     seen = {}
     for cell in notebook.cells:
         if grade_id(cell):
@@ -74,7 +74,7 @@ def stamped(notebook):
 
 @pytest.fixture
 def copy_of_course(tmp_path, monkeypatch):
-    """A copy of the course that is no clone, with one lab begun; the current folder."""
+    """A copy of the course that is not a clone, with one lab begun; it is the current folder."""
     folder = tmp_path / "course"
     save(solved(), folder)
     monkeypatch.chdir(folder)
@@ -183,7 +183,7 @@ def test_results_stay_where_nothing_changed_and_a_mended_test_has_none(copy_of_c
 
 
 def random_release(draw):
-    """Return a small lab, made of some of eight exercises and eight texts in any order."""
+    """Return a small lab with a random selection and order of eight exercises and eight texts."""
     cells = []
     for number in draw.sample(range(8), draw.randint(3, 8)):
         version = draw.choice("ab")
@@ -205,7 +205,7 @@ def random_release(draw):
 
 
 def work_on(notebook, draw):
-    """Change a released lab in all the ways in which students do, and return what was written into it."""
+    """Change a released lab in all the ways in which students do, and return the text that was added."""
     written = []
     for cell in list(notebook.cells):
         locked = grade_id(cell) and cell.metadata.nbgrader.locked
@@ -342,7 +342,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
-    """A student's clone of a course with two labs, one of them begun; the current folder."""
+    """A student's clone of a course with two labs, one of them begun; it is the current folder."""
     origin = tmp_path / "origin"
     for name in (LAB, OTHER):
         save(released(name), origin, name)

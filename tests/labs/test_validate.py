@@ -1,4 +1,4 @@
-"""nbgrader's Validate, which runs in the student's JupyterLab, says what the grader says."""
+"""nbgrader's Validate, which runs in the student's JupyterLab, gives the messages of the grader."""
 
 import os
 import re
@@ -13,10 +13,10 @@ from coursegrader.labs import grade_id, grader, read_lab
 from coursegrader.protocol import Cell
 from paths import LABS, ROOT
 
-# The one difference: an answer that inverts a nearly singular matrix is wrong by other digits in each process
+# The one exception: the wrong digits of an inverted, nearly singular matrix differ between processes
 ILL_CONDITIONED = {"fit-least-squares-2", "fit-least-squares-3"}
-REPRESENTATIVE = [LABS[0], LABS[8]]  # functions of numbers and tables; the quickest of the others
-# Where every second answer is wrong, two more; `make cold` takes every lab, which lasts minutes
+REPRESENTATIVE = [LABS[0], LABS[8]]  # one with functions of numbers and tables; the quickest of the others
+# The test with every second answer wrong takes a third lab; `make cold` takes all, which lasts minutes
 NAMES = LABS if os.environ.get("EVERY_LAB") else [LABS[0], LABS[5], LABS[2]]
 
 
@@ -31,7 +31,7 @@ def wrong_answers(name):
 
 
 def validate(name, answers, folder):
-    """Press Validate on a lab with these answers, and return what it says, by the grade_id of the test cell."""
+    """Run Validate on a lab with these answers, and return its messages, by the grade_id of the test cell."""
     notebook = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = answers.get(grade_id(cell), cell.source)
@@ -44,7 +44,7 @@ def validate(name, answers, folder):
 
 
 def grade(worker, source, answers):
-    """Grade a lab with these answers in the sandbox, and return what each test cell said that failed."""
+    """Grade a lab with these answers in the sandbox, and return the messages of the failed test cells."""
     cells = [cell for cell in source.cells if cell.cell_type == "code"]
     tests = [
         grade_id(cell) if grader(cell).get("grade") and not grader(cell).get("solution") else None for cell in cells
