@@ -76,3 +76,12 @@ def test_what_a_student_writes_has_a_docstring(lab):
             for node in ast.parse(cell.source).body:
                 if isinstance(node, ast.FunctionDef | ast.ClassDef):
                     assert ast.get_docstring(node), f"{grade_id(cell)}: say what {node.name} takes and returns"
+
+
+def test_generators_that_are_handed_over_in_turn_draw_nothing_else(text):
+    """An answer that keeps a copy of each would know the data of the tests that use the same numbers."""
+    turns = [range(*map(int, ends)) for ends in re.findall(r"for (?:seed|number) in range\((\d+), (\d+)\)", text)]
+    single = [range(int(number), int(number) + 1) for number in re.findall(r"checks\.(?:rng|seed)\((\d+)\)", text)]
+    for i, turn in enumerate(turns):
+        for other in turns[i + 1 :] + single:
+            assert not set(turn) & set(other), f"{turn} and {other}: give the range numbers of its own"
