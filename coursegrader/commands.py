@@ -219,9 +219,9 @@ def report(options):
     from coursegrader.labs import nbgrader_config
     from coursegrader.report import write_report
 
-    told = []
-    with gradebook_of(nbgrader_config(options.root)) as gradebook:
-        path = write_report(known(options), options.root, gradebook, told.append)
+    told, config = [], nbgrader_config(options.root)
+    with gradebook_of(config) as gradebook:
+        path = write_report(known(options), options.root, gradebook, told.append, config)
     for sentence in told:
         print(sentence, file=sys.stderr)
     print(f"Written: {path}")

@@ -14,18 +14,18 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from nbgrader.api import Gradebook
+from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
 from coursegrader.files import write_whole
 from coursegrader.scores import joined, read_autograded, read_scores
-from coursegrader.similarity import similar_pairs
+from coursegrader.similarity import SimilarPairs, similar_pairs
 from coursegrader.submissions import shown
 from mlcourse.plotting import STYLE_FILE
 
 TEMPLATE = Path(__file__).with_name("report.html.jinja")
 MOST_HINTS = 15
 MOST_TIMES = 8
-MOST_PAIRS = 20
 MOST_LINES = 60
 UNDEFINED = "–"
 
@@ -35,7 +35,11 @@ _INK, _BAR, _LINE = _COLOURS
 
 
 def write_report(
-    lab: str, root: Path, gradebook: Gradebook, tell: Callable[[str], None] = lambda sentence: None
+    lab: str,
+    root: Path,
+    gradebook: Gradebook,
+    tell: Callable[[str], None] = lambda sentence: None,
+    config: Config | None = None,
 ) -> Path:
     """Write ``reports/LAB.html``: one page without scripts that needs no other file and no network.
 
@@ -50,6 +54,8 @@ def write_report(
         The marks.
     tell : callable
         Called with a sentence on every student whose autograded notebook cannot be read. The page leaves them out.
+    config : traitlets.config.Config, optional
+        nbgrader's configuration, which may set the traits of `SimilarPairs`.
 
     Returns
     -------
@@ -80,7 +86,7 @@ def write_report(
             "hints": _hints(marks, read),
             "times": _times(read),
             "notices": _notices(read),
-            "pairs": _pairs(read, _stub(lab, root), titles),
+            "pairs": _pairs(read, _stub(lab, root), titles, SimilarPairs(config=config)),
         }
     page = _environment().from_string(TEMPLATE.read_text(encoding="utf-8"))
     unread = [student for student in students if student not in read]
@@ -278,11 +284,11 @@ def _notices(read):
     return {"rows": rows, "counts": {what: sum(row[0] == what for row in rows) for what in order}}
 
 
-def _pairs(read, stub, titles):
+def _pairs(read, stub, titles, chosen):
     code = {student: one.code for student, one in read.items()}
-    pairs = similar_pairs(code, stub)
+    pairs = similar_pairs(code, stub, chosen.least_alike, chosen.least_rarity)
     rows = []
-    for pair in pairs[:MOST_PAIRS]:
+    for pair in pairs[: chosen.most]:
         exercises = []
         for one in pair.exercises:
             given = stub.get(one.grade_id, "")

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
+from traitlets import Float, Int
+from traitlets.config import Configurable
 
 from coursegrader.names import parsed
 
 LEAST_CLASS = 5  # students: among fewer, nothing is rare
-LEAST_ALIKE = 0.75
-LEAST_RARITY = 0.36  # classes of 10 to 300 made of answers drawn at random rarely have a pair above it
 LONGEST_CELL = 2_000  # tokens
 
 
@@ -39,15 +39,28 @@ class Pair:
     exercises: list[Likeness]
 
 
-def similar_pairs(code: dict[str, dict[str, str]], stub: dict[str, str]) -> list[Pair]:
+class SimilarPairs(Configurable):
+    """Which pairs of students the report lists."""
+
+    least_alike = Float(0.75, min=0, max=1, help="Similarity below which two answers count as different").tag(
+        config=True
+    )
+    # Classes of 10 to 300 made of answers drawn at random rarely have a pair above the default
+    least_rarity = Float(0.36, min=0, max=1, help="Rarity from which a pair is listed").tag(config=True)
+    most = Int(20, min=0, help="Number of pairs that are shown, the rarest first").tag(config=True)
+
+
+def similar_pairs(
+    code: dict[str, dict[str, str]], stub: dict[str, str], least_alike: float = 0.75, least_rarity: float = 0.36
+) -> list[Pair]:
     """Compare the answers of all pairs of students, and return the pairs that are alike where others are not.
 
     Two answers to an exercise are alike by the normalised Indel similarity of their tokens: twice the length of their
     longest common subsequence over the sum of their lengths. If n students answered, and k of the n - 1 others,
     the partner among them, are at least as close to a student as the partner is (the larger k of both), the exercise
-    adds ln((n - 1) / k) to the rarity of the pair, or nothing if the similarity is below `LEAST_ALIKE`. The sum is
+    adds ln((n - 1) / k) to the rarity of the pair, or nothing if the similarity is below `least_alike`. The sum is
     divided by its largest possible value, so that a rarity of 1 means: in every exercise, no other answer is as close.
-    Pairs of at least `LEAST_RARITY` are returned.
+    Pairs of at least `least_rarity` are returned.
 
     Parameters
     ----------
@@ -55,6 +68,8 @@ def similar_pairs(code: dict[str, dict[str, str]], stub: dict[str, str]) -> list
         Source of the solution cells, by student and grade_id.
     stub : dict of str
         Source of the released solution cells, by grade_id; this code is no student's own.
+    least_alike, least_rarity : float
+        As in `SimilarPairs`.
 
     Returns
     -------
@@ -69,12 +84,12 @@ def similar_pairs(code: dict[str, dict[str, str]], stub: dict[str, str]) -> list
         answers = {at: answer for at, answer in answers.items() if answer}
         if len(answers) >= LEAST_CLASS:
             alike, closer = _compare(list(answers.values()))
-            adds = np.log((len(answers) - 1) / closer) * (alike >= LEAST_ALIKE)
+            adds = np.log((len(answers) - 1) / closer) * (alike >= least_alike)
             rarity[np.ix_(list(answers), list(answers))] += adds
             largest += np.log(len(answers) - 1)
             compared[grade_id] = {at: row for row, at in enumerate(answers)}, alike, closer, adds
     rarity /= largest or 1
-    pairs = np.argwhere(np.triu(rarity >= LEAST_RARITY, k=1)).tolist()
+    pairs = np.argwhere(np.triu(rarity >= least_rarity, k=1)).tolist()
     pairs.sort(key=lambda pair: (-rarity[*pair], pair))
     return [Pair((students[i], students[j]), float(rarity[i, j]), _likenesses(i, j, compared)) for i, j in pairs]
 

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
+from traitlets.config import Config
 
 from classroom import Classroom
 from course import ATTACK, LiveParts
-from coursegrader import GradingError, similarity
+from coursegrader import GradingError
 from coursegrader.report import item_analysis, write_report
 from coursegrader.similarity import similar_pairs, tokens
 
@@ -259,12 +260,25 @@ def test_an_answer_that_half_of_the_class_has_says_nothing():
     assert pairs_of([*OWN, OWN[3]]) == [("s3", "s8")]
 
 
-def test_it_does_not_matter_who_is_compared_with_whom(monkeypatch):
-    monkeypatch.setattr(similarity, "LEAST_ALIKE", 0)
-    monkeypatch.setattr(similarity, "LEAST_RARITY", 0)
+def test_an_instructor_sets_which_pairs_the_report_lists(tmp_path):
+    room = Classroom(tmp_path)
+    room.add_lab(LAB, {"mean-1": 1})
+    for number, body in enumerate([*OWN, OWN[3]]):
+        room.hand_in(LAB, f"s{number}", {"mean-1": 1})
+        room.write_autograded(LAB, f"s{number}", {"mean": answer(body)})
+
+    def listed(**chosen):
+        config = Config(SimilarPairs=chosen)
+        path = write_report(LAB, room.root, room.gradebook, config=config)
+        return len(BeautifulSoup(path.read_text("utf-8"), "html.parser").find_all("summary"))
+
+    assert [listed(), listed(most=0), listed(least_rarity=0, least_alike=0, most=2)] == [1, 0, 2]
+
+
+def test_it_does_not_matter_who_is_compared_with_whom():
     answers = [{"mean": answer(body)} for body in OWN]
-    one = similar_pairs(dict(zip("abcdefgh", answers, strict=True)), STUB)
-    other = similar_pairs(dict(zip("hgfedcba", answers, strict=True)), STUB)
+    one = similar_pairs(dict(zip("abcdefgh", answers, strict=True)), STUB, 0, 0)
+    other = similar_pairs(dict(zip("hgfedcba", answers, strict=True)), STUB, 0, 0)
     assert [pair.rarity for pair in one] == pytest.approx([pair.rarity for pair in other])
 
 
