@@ -161,7 +161,7 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
 
 
 def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool = False) -> str:
-    """List the cells that are in only one of the gradebook and an instructor's notebook.
+    """List the cells that are in only one of the gradebook and an instructor's notebook, or of other kinds there.
 
     The list is empty if the gradebook does not have the lab or, with `handed_in`, has no submissions to it.
     """
@@ -173,8 +173,11 @@ def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool
         return ""
     if handed_in and not notebook.submissions:
         return ""
-    names = {grade_id(cell) for cell in source.cells if "nbgrader" in cell.metadata}
-    return ", ".join(sorted(names ^ {cell.name for cell in notebook.source_cells}))
+    graded, solutions = ({cell.name for cell in some} for some in (notebook.grade_cells, notebook.solution_cells))
+    before = {(cell.name, cell.name in graded, cell.name in solutions) for cell in notebook.source_cells}
+    cells = [grader(cell) for cell in source.cells if "nbgrader" in cell.metadata]
+    now = {(cell["grade_id"], cell["grade"], cell["solution"]) for cell in cells}
+    return ", ".join(sorted({name for name, *_ in before ^ now}))
 
 
 def secret_lines(source: NotebookNode, region: str) -> set[str]:

@@ -21,6 +21,7 @@ from coursegrader.protocol import Cell
 
 ALWAYS = "run"
 MAX_CHARACTERS = 100_000  # of the code of a notebook that is read
+MAX_LOOKUPS = 200_000  # of cells that bind a name; a lab takes a few thousand
 
 
 def given_cells(notebook: NotebookNode) -> dict[str, bool]:
@@ -56,6 +57,8 @@ def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
     for number, some in enumerate(bound):
         for name in some:
             binders.setdefault(name, []).append(number)
+    if sum(len(binders.get(name, ())) for some in names for name in some.needs | some.needs_later) > MAX_LOOKUPS:
+        return cells
     waiting = [number for number, cell in enumerate(cells) if cell.grade_id or given.get(cell.source, True)]
     runs = set(waiting)
     while waiting:
