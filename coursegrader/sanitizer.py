@@ -39,6 +39,8 @@ COLUMNS = 100  # of a table in Markdown, since each row is extended to the lengt
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
+LINK_CHARACTERS = 2000
+GROWTH = 10
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
@@ -87,14 +89,17 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
         HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed. Pictures are embedded; a
         sentence replaces one that is missing.
     """
-    return nh3.clean(
-        _simple(_writable(str(page)), attachments or {}),
+    simple = _simple(_writable(str(page)), attachments or {})
+    cleaned = nh3.clean(
+        simple,
         tags=TAGS,
         attributes=ATTRIBUTES,
         attribute_filter=_attribute,
         url_schemes={"http", "https", "mailto", "data"},
         link_rel="noopener noreferrer nofollow",
     )
+    # HTML opens a link or bold text again in each block that closes it
+    return cleaned if len(cleaned) <= GROWTH * len(simple) + 1000 else TOKEN.sub(" ", simple)
 
 
 def _simple(page, attachments):
@@ -155,6 +160,8 @@ class Grid:
         """Count one more tag, and return whether there is room for it. There is none for table tags outside tables."""
         if name == "table":
             self.tables.append((0, 0, None))
+        elif name in ("caption", "thead", "tbody", "tfoot") and self.tables:
+            self.ends_row()
         elif name in ("tr", "td", "th"):
             if not self.tables:
                 return False
@@ -176,9 +183,13 @@ class Grid:
         if name == "table":
             rows, longest, _ = self.tables.pop()
             self.before += rows * longest
-        elif name == "tr" and self.tables:
-            rows, longest, _ = self.tables[-1]
-            self.tables[-1] = rows, longest, None
+        elif name in ("tr", "thead", "tbody", "tfoot") and self.tables:
+            self.ends_row()
+
+    def ends_row(self):
+        """Let the next cell begin another row."""
+        rows, longest, _ = self.tables[-1]
+        self.tables[-1] = rows, longest, None
 
 
 def _area(spans):
@@ -204,7 +215,8 @@ def _parts(tag, text):
     """Return the allowed attributes of a tag."""
     allowed = ATTRIBUTES.get(tag, ())
     found = PART.findall(text) if allowed else ()
-    return {name.lower(): _unescaped(value.strip("\"'")) for name, value in found if name.lower() in allowed}
+    parts = {name.lower(): _unescaped(value.strip("\"'")) for name, value in found if name.lower() in allowed}
+    return {name: value for name, value in parts.items() if name != "href" or len(value) <= LINK_CHARACTERS}
 
 
 def _attribute(tag, name, value):

@@ -498,8 +498,10 @@ def test_the_mathjax_of_a_feedback_page_is_the_files_that_come_with_the_book():
         "<tr><td colspan=999><td colspan=999>" + "<tr><td>x" * 15_000,
         "<tr><td><table></table>" * 3000 + "<tr>" + "<td><table></table>" * 3000,
         "<tr>" * 5000 + "<td>x" * 5000,
+        "<tr>" + "<td>" * 6000 + "<tbody><td></tbody>" * 1350,
+        "<tr>" + "<td>" * 6000 + "<thead><td>" * 1350,
     ],
-    ids=["wide", "without rows", "spans", "tables in tables", "rows"],
+    ids=["wide", "without rows", "spans", "tables in tables", "rows", "bodies", "heads"],
 )
 def test_a_table_has_places_in_proportion_to_its_cells(table):
     widths, rows = [0], 0
@@ -508,6 +510,20 @@ def test_a_table_has_places_in_proportion_to_its_cells(table):
         rows += 1
         widths.append(sum(int(span or 1) for span in re.findall(r'<t[dh](?: colspan="(\d+)")?>', row)))
     assert rows * max(widths) <= 3 * page.count("<td") + 2000
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f'<p><a href="https://a.bc/{"x" * 24000}">' + "<div>y</div>" * 2000,
+        f'<table><a href="https://a.bc/{"x" * 1900}">' + "<tr>y" * 2000,
+        "<p>" + "<b><i><u><s><em><strong><code>" * 3 + "<div>y</div>" * 2000,
+    ],
+    ids=["a long link", "a link in a table", "bold"],
+)
+def test_a_page_does_not_grow_by_tags_that_html_opens_again(page):
+    cleaned = clean(page)
+    assert len(cleaned) <= 10 * len(page) + 1000 and cleaned.count("y") == 2000
 
 
 def test_an_honest_table_keeps_its_cells():
