@@ -239,11 +239,13 @@ def _picture(parts, attachments, seen):
     name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
     what = f"The picture {html.escape(name)}" if name else "A picture"
     if source.startswith("attachment:"):
-        if source in seen:  # otherwise a short text could give a page of gigabytes
+        key = source.removeprefix("attachment:")
+        key = key if key in attachments else unquote(key)
+        if f"attachment:{key}" in seen:  # otherwise a short text could give a page of gigabytes
             return f"<em>[{what} is shown above.]</em>"
-        given = _attachment(source.removeprefix("attachment:"), attachments)
+        given = attachments.get(key) if isinstance(attachments.get(key), Mapping) else {}
         source = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
-        seen.add(parts["src"].strip())
+        seen.add(f"attachment:{key}")
     data = re.sub(r"\s+", "", source)
     if _is_picture(data):
         return f'<img src="{html.escape(data)}" alt="{alt}">'
@@ -254,11 +256,6 @@ def _picture(parts, attachments, seen):
         f"<em>[{what} is missing: paste a PNG, JPEG, GIF or WebP picture into the cell itself, so that it is handed in "
         "with the notebook.]</em>"
     )
-
-
-def _attachment(name, attachments):
-    given = attachments.get(name, attachments.get(unquote(name), {}))
-    return given if isinstance(given, Mapping) else {}
 
 
 def _is_picture(address):

@@ -118,7 +118,8 @@ def test_a_missing_picture_is_named_with_what_to_do(address, attachments):
 
 
 def test_a_large_picture_is_in_the_page_once_however_often_it_is_named():
-    page = rendered("![x](attachment:a.png)\n" * 50, {"a.png": {"image/png": PIXEL}})
+    spellings = "![x](attachment:a.png) ![x](attachment:%61.png) ![x](attachment:a%2Epng) ![x](attachment:a%2epng)\n"
+    page = rendered(spellings * 50, {"a.png": {"image/png": PIXEL}})
     assert page.count(PIXEL) == 1
     assert "The picture a.png is shown above." in page
 
