@@ -97,10 +97,10 @@ def read_labs(root: Path) -> dict[str, NotebookNode]:
     return {path.stem: read_lab(path) for path in paths}
 
 
-def write_sources(root: Path) -> list[str]:
-    """Write nbgrader's source folder from ``solutions/`` and return the names of the labs."""
-    notebooks = read_labs(root)
-    shutil.rmtree(root / "source", ignore_errors=True)
+def write_sources(root: Path, lab: str | None = None) -> list[str]:
+    """Write nbgrader's source folder from ``solutions/``, of one lab or all, and return the names of these labs."""
+    notebooks = {name: notebook for name, notebook in read_labs(root).items() if lab in (None, name)}
+    shutil.rmtree(root / "source" / lab if lab else root / "source", ignore_errors=True)
     for name, notebook in notebooks.items():
         target = root / "source" / name / f"{name}.ipynb"
         target.parent.mkdir(parents=True)
@@ -141,7 +141,7 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
                     f"{name}: not released, since work that was graded had other cells ({cells}), and nbgrader cannot "
                     "change the cells of a lab once work is graded: undo that, or begin a new gradebook"
                 )
-    names = [name for name in write_sources(root) if lab in (None, name)]
+    names = write_sources(root, lab)
     api = NbGraderAPI(config=config)
     for name in names:
         result = api.generate_assignment(name, force=True)
@@ -161,9 +161,10 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
 
 
 def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool = False) -> str:
-    """List the cells that are in only one of the gradebook and an instructor's notebook, or of other kinds there.
+    """List the cells that are in only one of the gradebook and an instructor's notebook, or have another type there.
 
-    The list is empty if the gradebook does not have the lab or, with `handed_in`, has no submissions to it.
+    Without `handed_in`, other points count as well. The list is empty if the gradebook does not have the lab or, with
+    `handed_in`, has no submissions to it.
     """
     from nbgrader.api import MissingEntry
 
@@ -173,10 +174,13 @@ def cells_that_differ(source: NotebookNode, gradebook, lab: str, handed_in: bool
         return ""
     if handed_in and not notebook.submissions:
         return ""
-    graded, solutions = ({cell.name for cell in some} for some in (notebook.grade_cells, notebook.solution_cells))
-    before = {(cell.name, cell.name in graded, cell.name in solutions) for cell in notebook.source_cells}
+    points = {cell.name: cell.max_score for cell in notebook.grade_cells}
+    solutions = {cell.name for cell in notebook.solution_cells}
+    before = {(cell.name, points.get(cell.name), cell.name in solutions) for cell in notebook.source_cells}
     cells = [grader(cell) for cell in source.cells if "nbgrader" in cell.metadata]
-    now = {(cell["grade_id"], cell["grade"], cell["solution"]) for cell in cells}
+    now = {(cell["grade_id"], cell["points"] if cell["grade"] else None, cell["solution"]) for cell in cells}
+    if handed_in:
+        before, now = ({(name, points is None, *rest) for name, points, *rest in some} for some in (before, now))
     return ", ".join(sorted({name for name, *_ in before ^ now}))
 
 

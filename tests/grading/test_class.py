@@ -394,6 +394,23 @@ def test_a_lab_with_other_cells_than_graded_work_had_is_not_released(room, full)
     assert room.grade()[0] == 0 and room.points() == {"ada": full}
 
 
+def test_a_lab_is_graded_with_no_other_points_than_those_that_were_released(room, full):
+    room.hand_in("ada")
+    solutions = room.root / "solutions" / f"{LAB}.md"
+    other = solutions.with_name("lab-02-other.md")
+    text = solutions.read_text()
+    other.write_text(text)
+    solutions.write_text(text.replace("grade_id: fit-line-1, points: 1", "grade_id: fit-line-1, points: 5"))
+    assert solutions.read_text() != text
+    assert room.type("release", other.stem)[0] == 0
+    assert room.grade()[0] == 0 and room.points() == {"ada": full}
+    room.type("release", "--sources")
+    code, said = room.grade()
+    assert code == 1 and "other cells of lab-01-toy-regression (fit-line-1)" in said and room.points() == {"ada": full}
+    room.type("release", LAB)
+    assert room.grade()[0] == 0 and room.points() == {"ada": full + 4}
+
+
 def test_the_points_of_who_was_not_graded_since_are_not_exported(room, full):
     folder = room.hand_in("ada")
     room.hand_in("ben")
