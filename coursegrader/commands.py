@@ -225,7 +225,21 @@ def report(options):
     for sentence in told:
         print(sentence, file=sys.stderr)
     print(f"Written: {path}")
+    name_the_ungraded(options)
     return 1 if told else 0
+
+
+def name_the_ungraded(options):
+    """Print how many submissions have not been graded since they were handed in."""
+    from coursegrader.result_cache import not_graded
+    from coursegrader.submissions import shown
+
+    if students := sorted(not_graded(options.lab, options.root)):
+        print(
+            f"Not graded since they were handed in: {len(students)}, the first is {shown(students[0])}; type "
+            f"`mlcourse grade {options.lab}`.",
+            file=sys.stderr,
+        )
 
 
 def feedback(options):
@@ -260,6 +274,7 @@ def feedback(options):
     for student in missed:
         print(f"{shown(student)}: no feedback from {shown(notebooks[student])}; type `mlcourse grade {lab}`.")
     print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
+    name_the_ungraded(options)
     if missed:
         more = written_down(result["log"], f"feedback {lab}", root)
         print(f"{len(missed)} could not be written: see the lines above; {more}.", file=sys.stderr)

@@ -10,8 +10,8 @@ from nbgrader.api import Gradebook, Student
 
 from coursegrader import GradingError
 from coursegrader.files import write_whole
-from coursegrader.result_cache import handed_in
-from coursegrader.scores import one_line, read_autograded, read_scores
+from coursegrader.result_cache import not_graded
+from coursegrader.scores import one_line, read_scores
 from coursegrader.submissions import shown
 
 STYLES = ("spreadsheet", "moodle", "canvas")
@@ -83,7 +83,8 @@ def export(
         raise GradingError(f"there is no style {style!r}: choose {', '.join(STYLES)}")
     if identifier not in IDENTIFIERS:
         raise GradingError(f"Moodle does not know students by {identifier!r}: choose {', '.join(IDENTIFIERS)}")
-    labs = labs or sorted(one.name for one in gradebook.assignments if one.submissions)
+    known = [one.name for one in gradebook.assignments if one.submissions or any(not_graded(one.name, root))]
+    labs = labs or sorted(known)
     if not labs:
         raise GradingError("nothing was handed in for any lab, so there is nothing to export")
     if not unfinished:
@@ -109,7 +110,7 @@ def _refuse_unfinished(labs, gradebook, root):
     for lab in labs:
         marks = read_scores(lab, gradebook)
         answers = int((marks.written & marks.waiting).sum())
-        waiting = {*marks[~marks.written & marks.waiting].student, *_not_graded(lab, root)}
+        waiting = {*marks[~marks.written & marks.waiting].student, *not_graded(lab, root)}
         if answers:
             parts.append(f"{answers} written answer{'' if answers == 1 else 's'} in {lab} to be marked")
         if waiting:
@@ -120,15 +121,6 @@ def _refuse_unfinished(labs, gradebook, root):
             f"still waiting: {', '.join(parts)}; finish this with formgrader or `mlcourse grade`, "
             "or export with --unfinished, which counts what waits as 0"
         )
-
-
-def _not_graded(lab, root):
-    """Yield the students whose present submission was not graded."""
-    for folder in (root / "submitted").glob(f"*/{lab}"):
-        student = folder.parent.name
-        autograded = read_autograded(lab, student, root)
-        if autograded is None or autograded.handed_in != handed_in(student, lab, root):
-            yield student
 
 
 def _results(lab, gradebook):

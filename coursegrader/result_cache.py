@@ -5,8 +5,9 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -126,9 +127,17 @@ def handed_in(student: str, lab: str, root: Path) -> str:
     """Return a hash of the files of a student's submission that are graded."""
     files = sorted((root / "submitted" / student / lab).glob("*"))
     # Other files do not affect the grading, and may be put aside under another name
-    return fingerprint(
-        by_date(path for path in files if path.suffix.lower() == ".ipynb" or path.name.startswith("timestamp.txt"))
-    )
+    graded = re.compile(r".*\.ipynb|timestamp\.txt(\.unreadable.*)?", re.IGNORECASE | re.DOTALL)
+    return fingerprint(by_date(path for path in files if graded.fullmatch(path.name)))
+
+
+def not_graded(lab: str, root: Path) -> Iterator[str]:
+    """Yield the students whose present submission was not graded."""
+    for folder in (root / "submitted").glob(f"*/{lab}"):
+        student = folder.parent.name
+        autograded = read_autograded(lab, student, root)
+        if autograded is None or autograded.handed_in != handed_in(student, lab, root):
+            yield student
 
 
 class Index:

@@ -623,7 +623,7 @@ def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
         for path in (Path(parent, name) for name in [*folders, *files]):
             status = path.lstat()
             ordinary = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES)
-            if path.suffix != ".ipynb" and not ordinary:
+            if path.suffix.lower() != ".ipynb" and not ordinary:
                 _set_aside(path)
     # Take the lab from the folder: `assignment` is an argument of nbgrader, which may be a pattern
     notebooks[:] = [str(folder / f"{folder.name}.ipynb")]

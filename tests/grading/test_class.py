@@ -419,6 +419,8 @@ def test_the_points_of_who_was_not_graded_since_are_not_exported(room, full):
     room.hand_in("cleo")
     code, said = room.type("export")
     assert code == 1 and f"2 submissions in {LAB} to be graded, the first of ada" in said
+    for command in ("report", "feedback"):
+        assert "Not graded since they were handed in: 2, the first is ada" in room.type(command, LAB)[1]
     room.grade()
     assert "to be graded" not in room.type("export")[1]
 
