@@ -133,9 +133,9 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
 
     from coursegrader.grade import gradebook_of
 
-    config = nbgrader_config(root)
+    sources, config = read_labs(root), nbgrader_config(root)
     with gradebook_of(config) as gradebook:
-        for name, source in read_labs(root).items():
+        for name, source in sources.items():
             if lab in (None, name) and (cells := cells_that_differ(source, gradebook, name, handed_in=True)):
                 raise LabError(
                     f"{name}: not released, since work that was graded had other cells ({cells}), and nbgrader cannot "
