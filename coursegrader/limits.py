@@ -150,7 +150,7 @@ class Supervisor:
     """
 
     def __init__(self, pid: int, limits: Limits):
-        self.pid, self.limits, self.own = pid, limits, {pid, *below(pid)}
+        self.pid, self.limits, self.own, self.looks = pid, limits, {pid, *below(pid)}, 0
 
     def look(self) -> str | None:
         """End the processes of the submission if they exceed a limit; return why, or None."""
@@ -160,17 +160,25 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         reason = None
-        most = self.limits.memory_bytes
         if len(started) > self.limits.processes:
             reason = f"more than {self.limits.processes:g} processes"
-        # The first sum counts shared memory in each process; the second counts it once but takes longer
-        elif sum(map(resident, started)) > most and sum(map(proportional, started)) > most:
+        elif self.hold_too_much(started):
             reason = f"more than {self.limits.memory:g} GB of memory"
+        self.looks += 1
         if reason:
             for pid in started:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
         return reason
+
+    def hold_too_much(self, started):
+        """Return whether processes exceed the limit of memory together."""
+        most = self.limits.memory_bytes
+        # The first sum counts shared memory in each process; the second counts it once but takes longer
+        if sum(map(resident, started)) > most and sum(map(proportional, started)) > most:
+            return True
+        # Counting mappings takes long, and processes that come and go are missed meanwhile
+        return self.looks % 8 == 0 and MAPPING_BYTES * sum(map(mappings, started)) > most
 
 
 def below(pid: int) -> list[int]:
@@ -195,13 +203,7 @@ def children(pid: int) -> list[int]:
 
 def resident(pid):
     """Return the bytes of memory that a process uses, shared memory included."""
-    # All threads have the same memory, but a thread that has ended shows none, even the first, whose files are those of
-    # the process
-    threads = []
-    with contextlib.suppress(OSError):
-        threads += Path("/proc", str(pid), "task").iterdir()
-    used, thread = max(((kilobytes(thread / "status", RESIDENT), thread) for thread in threads), default=(0, None))
-    return used * 1024 + mappings(thread) * MAPPING_BYTES if used else 0
+    return max((kilobytes(thread / "status", RESIDENT) for thread in threads(pid)), default=0) * 1024
 
 
 def proportional(pid):
@@ -211,15 +213,27 @@ def proportional(pid):
     mapped = kilobytes(folder / "smaps_rollup", (b"Pss:", b"SwapPss:"))
     if not mapped:
         return resident(pid)
-    return (mapped + kilobytes(folder / "status", TABLES)) * 1024 + mappings(folder) * MAPPING_BYTES
+    return (mapped + kilobytes(folder / "status", TABLES)) * 1024
 
 
-def mappings(folder):
+def mappings(pid):
     """Return the number of mappings of a process; 0 if it has ended or cannot be read."""
-    try:
-        return (folder / "maps").read_bytes().count(b"\n")
-    except OSError:
-        return 0
+    for thread in threads(pid):
+        with contextlib.suppress(OSError):
+            if text := (thread / "maps").read_bytes():
+                return text.count(b"\n")
+    return 0
+
+
+def threads(pid):
+    """Return the folders of the threads of a process.
+
+    All have the same memory, but a thread that has ended shows none, even the first, whose files are those of the
+    process.
+    """
+    with contextlib.suppress(OSError):
+        return list(Path("/proc", str(pid), "task").iterdir())
+    return []
 
 
 def kilobytes(file, names):
