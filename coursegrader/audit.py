@@ -44,7 +44,7 @@ class Answer:
     expected: dict[str, str] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
 
-    def hears(self, messages: Mapping[str, str | None]) -> None:
+    def record(self, messages: Mapping[str, str | None]) -> None:
         """Record the message of each test cell, None if it passed."""
         self.lost = {test: message for test, message in messages.items() if message is not None}
 
@@ -157,7 +157,7 @@ def audit(
     secret : tuple of int
         A secret of a course, which gives the hidden tests other data.
     kinds : collection of str
-        The `KINDS` of answers to try; the others are in the audit without messages.
+        The `KINDS` of answers to try. The others are in the audit without messages, but mutants are not made.
     brief : bool
         Whether to stop trying a mutant at the first test cell that notices it, and to skip given cells that no test
         needs.
@@ -177,7 +177,8 @@ def audit(
     cells, stubs = solution_cells(notebook), solution_cells(released)
     tests = {name: test_cells(notebook, name) for name in cells}
     given = read_answers(root / "tests" / "answers" / f"{lab}.yml", tests)
-    answers = {name: _answers(cell, stubs[name].source, given[name]) for name, cell in cells.items()}
+    mutated = "mutant" in kinds
+    answers = {name: _answers(cell, stubs[name].source, given[name], mutated) for name, cell in cells.items()}
     tried = {name: [one for one in some if one.kind in kinds] for name, some in answers.items()}
     # The mutants are the last of the answers
     quick = {name: [one.code for one in some if brief and one.kind == "mutant"] for name, some in tried.items()}
@@ -185,7 +186,7 @@ def audit(
     messages = try_answers(notebook, whole, secret, quick, everything=not brief)
     for name, some in tried.items():
         for answer, said in zip(some, messages[name], strict=True):
-            answer.hears(said)
+            answer.record(said)
     exercises = [
         Exercise(
             name,
@@ -201,10 +202,10 @@ def audit(
     return Audit(lab, exercises, [test for test in graded if test not in owned], time.perf_counter() - begin)
 
 
-def _answers(cell, stub, given):
+def _answers(cell, stub, given, mutated):
     """Return all answers to a solution cell."""
     with naming(cell):
-        changed = list(mutants(cell.source))
+        changed = list(mutants(cell.source)) if mutated else []
     return [
         Answer("instructor", "the instructor's answer", cell.source),
         Answer("unsolved", "the exercise as it is released", stub),

@@ -83,8 +83,7 @@ def export(
         raise GradingError(f"there is no style {style!r}: choose {', '.join(STYLES)}")
     if identifier not in IDENTIFIERS:
         raise GradingError(f"Moodle does not know students by {identifier!r}: choose {', '.join(IDENTIFIERS)}")
-    known = [one.name for one in gradebook.assignments if one.submissions or any(not_graded(one.name, root))]
-    labs = labs or sorted(known)
+    labs = labs or sorted(one.name for one in gradebook.assignments if _is_handed_in(one, root))
     if not labs:
         raise GradingError("nothing was handed in for any lab, so there is nothing to export")
     if not unfinished:
@@ -102,6 +101,10 @@ def export(
     csv.writer(table, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
     return root / to
+
+
+def _is_handed_in(assignment, root):
+    return bool(assignment.submissions) or any((root / "submitted").glob(f"*/{assignment.name}"))
 
 
 def _refuse_unfinished(labs, gradebook, root):

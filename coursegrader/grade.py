@@ -148,7 +148,9 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     with gradebook_of(config) as gradebook, places as (submit, width):
         record = Recorder(gradebook, config, lab, root, graded)
         if cells := cells_that_differ(source, gradebook, lab):
-            raise GradingError(f"the gradebook has other cells of {lab} ({cells}): type mlcourse release {lab}")
+            raise GradingError(
+                f"the gradebook has other cells or points of {lab} ({cells}): type mlcourse release {lab}"
+            )
         stored = ResultCache(root, limits)
         running = {}
 

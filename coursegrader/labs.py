@@ -89,17 +89,20 @@ def read_lab(path: Path) -> NotebookNode:
     return notebook
 
 
-def read_labs(root: Path) -> dict[str, NotebookNode]:
+def read_labs(root: Path, lab: str | None = None) -> dict[str, NotebookNode]:
     """Return the instructor's version of every lab in ``solutions/``, by name."""
     paths = sorted((root / "solutions").glob("lab-*.md"))
     if not paths:
         raise LabError(f"{root / 'solutions'}: no file lab-*.md found: run this in the repository of the course")
-    return {path.stem: read_lab(path) for path in paths}
+    return {path.stem: read_lab(path) for path in paths if lab in (None, path.stem)}
 
 
 def write_sources(root: Path, lab: str | None = None) -> list[str]:
     """Write nbgrader's source folder from ``solutions/``, of one lab or all, and return the names of these labs."""
-    notebooks = {name: notebook for name, notebook in read_labs(root).items() if lab in (None, name)}
+    return _write_sources(root, read_labs(root, lab), lab)
+
+
+def _write_sources(root, notebooks, lab):
     shutil.rmtree(root / "source" / lab if lab else root / "source", ignore_errors=True)
     for name, notebook in notebooks.items():
         target = root / "source" / name / f"{name}.ipynb"
@@ -133,15 +136,15 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
 
     from coursegrader.grade import gradebook_of
 
-    sources, config = read_labs(root), nbgrader_config(root)
+    sources, config = read_labs(root, lab), nbgrader_config(root)
     with gradebook_of(config) as gradebook:
         for name, source in sources.items():
-            if lab in (None, name) and (cells := cells_that_differ(source, gradebook, name, handed_in=True)):
+            if cells := cells_that_differ(source, gradebook, name, handed_in=True):
                 raise LabError(
                     f"{name}: not released, since work that was graded had other cells ({cells}), and nbgrader cannot "
                     "change the cells of a lab once work is graded: undo that, or begin a new gradebook"
                 )
-    names = write_sources(root, lab)
+    names = _write_sources(root, sources, lab)
     api = NbGraderAPI(config=config)
     for name in names:
         result = api.generate_assignment(name, force=True)

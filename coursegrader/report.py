@@ -286,7 +286,7 @@ def _notices(read):
 
 def _pairs(read, stub, titles, chosen):
     code = {student: one.code for student, one in read.items()}
-    pairs = similar_pairs(code, stub, chosen.least_alike, chosen.least_rarity)
+    pairs = similar_pairs(code, stub, chosen)
     rows = []
     for pair in pairs[: chosen.most]:
         exercises = []

@@ -51,7 +51,7 @@ class SimilarPairs(Configurable):
 
 
 def similar_pairs(
-    code: dict[str, dict[str, str]], stub: dict[str, str], least_alike: float = 0.75, least_rarity: float = 0.36
+    code: dict[str, dict[str, str]], stub: dict[str, str], chosen: SimilarPairs | None = None
 ) -> list[Pair]:
     """Compare the answers of all pairs of students, and return the pairs that are alike where others are not.
 
@@ -68,15 +68,15 @@ def similar_pairs(
         Source of the solution cells, by student and grade_id.
     stub : dict of str
         Source of the released solution cells, by grade_id; this code is no student's own.
-    least_alike, least_rarity : float
-        As in `SimilarPairs`.
+    chosen : SimilarPairs, optional
+        The thresholds. `most` is that of the report.
 
     Returns
     -------
     list of Pair
         The rarest pair first. Empty for fewer than `LEAST_CLASS` students.
     """
-    students = sorted(code)
+    chosen, students = chosen or SimilarPairs(), sorted(code)
     rarity, largest, compared = np.zeros((len(students), len(students))), 0.0, {}
     for grade_id in sorted({name for cells in code.values() for name in cells}):
         given = set(_lines(stub.get(grade_id, "")))
@@ -84,12 +84,12 @@ def similar_pairs(
         answers = {at: answer for at, answer in answers.items() if answer}
         if len(answers) >= LEAST_CLASS:
             alike, closer = _compare(list(answers.values()))
-            adds = np.log((len(answers) - 1) / closer) * (alike >= least_alike)
+            adds = np.log((len(answers) - 1) / closer) * (alike >= chosen.least_alike)
             rarity[np.ix_(list(answers), list(answers))] += adds
             largest += np.log(len(answers) - 1)
             compared[grade_id] = {at: row for row, at in enumerate(answers)}, alike, closer, adds
     rarity /= largest or 1
-    pairs = np.argwhere(np.triu(rarity >= least_rarity, k=1)).tolist()
+    pairs = np.argwhere(np.triu(rarity >= chosen.least_rarity, k=1)).tolist()
     pairs.sort(key=lambda pair: (-rarity[*pair], pair))
     return [Pair((students[i], students[j]), float(rarity[i, j]), _likenesses(i, j, compared)) for i, j in pairs]
 

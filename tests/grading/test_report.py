@@ -13,7 +13,7 @@ from classroom import Classroom
 from course import ATTACK, LiveParts
 from coursegrader import GradingError
 from coursegrader.report import item_analysis, write_report
-from coursegrader.similarity import similar_pairs, tokens
+from coursegrader.similarity import SimilarPairs, similar_pairs, tokens
 
 LAB = "lab-01-small"
 TESTS = {"mean-1": 1, "mean-2": 1, "line-1": 2}
@@ -277,8 +277,9 @@ def test_an_instructor_sets_which_pairs_the_report_lists(tmp_path):
 
 def test_it_does_not_matter_who_is_compared_with_whom():
     answers = [{"mean": answer(body)} for body in OWN]
-    one = similar_pairs(dict(zip("abcdefgh", answers, strict=True)), STUB, 0, 0)
-    other = similar_pairs(dict(zip("hgfedcba", answers, strict=True)), STUB, 0, 0)
+    everybody = SimilarPairs(least_alike=0, least_rarity=0)
+    one = similar_pairs(dict(zip("abcdefgh", answers, strict=True)), STUB, everybody)
+    other = similar_pairs(dict(zip("hgfedcba", answers, strict=True)), STUB, everybody)
     assert [pair.rarity for pair in one] == pytest.approx([pair.rarity for pair in other])
 
 

@@ -42,6 +42,20 @@ EXPLAINED = {
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
 }
+# What the grader says to wrong answers for which the file of answers has the words of the notebook
+IN_THE_GRADER = {
+    ("lab-01", "fit-line", "an error with the name of the right outcome"): {
+        "fit-line-1": "your code raised ValueError: no message",
+        "fit-line-2": "your code raised ValueError: no message",
+        "fit-line-3": "got a ValueError",
+    },
+    ("lab-05", "pooled-covariance", "an error with the name of a shape"): {
+        "pooled-covariance-3": "got the error ValueError: refuse only if",
+    },
+    ("lab-08", "make-candidates", "models of one's own with the names of others"): {
+        "make-candidates-1": "your code raised TypeError: Ridge.__init__()",
+    },
+}
 # An example; the solutions run without a secret, for instance in nbval
 SECRET = (314159265, 358979323, 846264338)
 # `make cold` tries more, which takes minutes
@@ -67,7 +81,8 @@ def lab(request, worker):
     said = try_in_the_sandbox(worker, read_lab(ROOT / "solutions" / f"{lab.lab}.md"), codes, SECRET)
     for name, some in answers.items():
         for answer, messages in zip(some, said[name], strict=True):
-            answer.hears({test: message and as_raised(message) for test, message in messages.items()})
+            answer.record({test: message and as_raised(message) for test, message in messages.items()})
+            answer.expected |= IN_THE_GRADER.get((lab.lab[:6], name, answer.name), {})
     return lab
 
 
@@ -140,7 +155,7 @@ def test_hidden_data_of_other_secrets_tell_right_from_wrong_as_well(name, secret
 def test_a_notebook_takes_the_same_points_as_the_grader_and_says_the_same(lab):
     in_notebook = audited(lab.lab, ROOT, SECRET, kinds=[kind for kind in audit.KINDS if kind != "mutant"])
     for one, other in zip(lab.exercises, in_notebook.exercises, strict=True):
-        compared = [both for both in zip(one.answers, other.answers, strict=True) if both[0].kind != "mutant"]
+        compared = zip([each for each in one.answers if each.kind != "mutant"], other.answers, strict=True)
         listed(
             f"{one.name}, {graded.kind}, {graded.name}: {test}: in the notebook: {ran.lost.get(test)}\n"
             f"in the grader: {graded.lost.get(test)}"
@@ -168,4 +183,5 @@ def is_same(in_notebook, in_grader, sentences):
 
 def test_every_explained_difference_is_that_of_an_answer(lab):
     answers = {(lab.lab[:6], one.name, answer.name) for one in lab.exercises for answer in one.answers}
+    assert IN_THE_GRADER.keys() <= EXPLAINED.keys()
     listed(str(one) for one in EXPLAINED if one[0] == lab.lab[:6] and one not in answers)
