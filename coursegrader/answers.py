@@ -42,7 +42,7 @@ def read_answers(path: Path, exercises: dict[str, list[str]]) -> dict:
     except FileNotFoundError:
         raise GradingError(f"{path}: there is no such file: write the lab's right and wrong answers there") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise GradingError(f"{path}: this is no YAML: {' '.join(str(error).split())}") from None
+        raise GradingError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
     try:
         _check_names(_of_kind(given, dict, "the file"), exercises, "solution cell", "the lab")
         if missing := [name for name in exercises if name not in given]:

@@ -584,7 +584,7 @@ def _put(new, date, student, lab, root, notes):
             return notebook
         kept = _keep(student, lab, root, present)
         notes.append(
-            f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it anew."
+            f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it again."
         )
     place.parent.mkdir(parents=True, exist_ok=True)
     new.rename(place)

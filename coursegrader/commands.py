@@ -71,11 +71,11 @@ def add_commands(command):
     ]:
         one = for_lab(name, run, says, example.replace("grade", name, 1))
         one.add_argument("--workers", type=whole_number, metavar="N", help="how many at a time (default: one per core)")
-        one.add_argument("--again", action="store_true", help="run also what has been run before")
-        which = "the draw of hidden data for everybody (default: that which a submission has met, or the present one)"
+        one.add_argument("--again", action="store_true", help="run also what was run before")
+        which = "the draw of the hidden data for all submissions (default: the draw of the last grading)"
         one.add_argument("--draw", type=whole_number, metavar="N", help=which)
         one.add_argument(
-            "--limit", type=limit, action="append", metavar="NAME=NUMBER", help=f"what a submission may take: {LIMITS}"
+            "--limit", type=limit, action="append", metavar="NAME=NUMBER", help=f"a limit for each submission: {LIMITS}"
         )
         one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
@@ -86,7 +86,9 @@ def add_commands(command):
     one = command("export", in_course(export), "write the grades as a table", "mlcourse export --style moodle")
     one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
     styles = ["spreadsheet", "moodle", "canvas"]
-    one.add_argument("--style", choices=styles, default=styles[0], help="for what the table is (default: %(default)s)")
+    one.add_argument(
+        "--style", choices=styles, default=styles[0], help="the system that reads the table (default: %(default)s)"
+    )
     names = ["Username", "Email address", "ID number"]
     one.add_argument("--identifier", choices=names, default=names[0], help="how Moodle knows students (%(default)s)")
     one.add_argument("--to", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
@@ -95,7 +97,7 @@ def add_commands(command):
     for_lab(
         "audit",
         audit,
-        "try the right, wrong and mutated answers on the tests of a lab, and write a page",
+        "run the tests of a lab on right, wrong and mutated answers, and write a page",
         "mlcourse audit lab-01-toy-regression",
     )
 
@@ -265,7 +267,9 @@ def feedback(options):
     missed = [one for one in graded if not (pages[one].exists() and (root / notebooks[one]).exists())]
     if not result["success"]:
         if full := [error for error in map(os.strerror, NO_ROOM) if error in result["log"]]:
-            raise GradingError(f"the feedback cannot be written ({full[0]}): make room on the disk and type this again")
+            raise GradingError(
+                f"the feedback cannot be written ({full[0]}): make room on the disk and run this command again"
+            )
         if LOCKED in result["log"]:
             raise GradingError(f"the feedback is not written: {IN_USE}")
         if not missed or missed == graded:

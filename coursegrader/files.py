@@ -16,7 +16,7 @@ from coursegrader import GradingError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither
-MAKE_ROOM = "make room on the disk, then type the same command again: what was done is kept"
+MAKE_ROOM = "make room on the disk, then run the same command again: what was done is kept"
 
 
 class CannotWrite(GradingError):
@@ -125,7 +125,7 @@ def one_at_a_time(root: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise GradingError(
-                f"another grading is running in {root}: wait until it is done, then type the same command again"
+                f"another grading is running in {root}: wait until it is done, then run the same command again"
             ) from None
         HELD.add(root)
         try:

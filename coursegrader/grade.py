@@ -50,7 +50,7 @@ from coursegrader.submissions import (
 from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
 LOCKED = "database is locked"  # SQLite's message
-IN_USE = "another program uses the gradebook: wait until it is done, or close it, then type the same command again"
+IN_USE = "another program uses the gradebook: wait until it is done, or close it, then run the same command again"
 WAITING = 4  # notebooks queued for each worker: enough to keep it busy, few enough to keep memory flat
 
 
@@ -504,6 +504,6 @@ def run(worker: Worker, cells: list[Cell], words: Sequence[int]) -> dict:
             return worker.grade(cells, words)
         except WorkerEnded:
             continue
-    message = "not run, since this notebook ended the grading process twice."
+    message = "not run, because this notebook ended the grading process twice."
     outputs = [[failure(message)] if cell.grade_id else None if cell.defers is not None else [] for cell in cells]
     return asdict(NotebookResult(outputs, stopped=message, late=True))

@@ -141,7 +141,7 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
         for name, source in sources.items():
             if cells := cells_that_differ(source, gradebook, name, handed_in=True):
                 raise LabError(
-                    f"{name}: not released, since work that was graded had other cells ({cells}), and nbgrader cannot "
+                    f"{name}: not released, since graded work has other cells ({cells}), and nbgrader cannot "
                     "change the cells of a lab once work is graded: undo that, or begin a new gradebook"
                 )
     names = _write_sources(root, sources, lab)

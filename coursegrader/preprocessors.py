@@ -38,7 +38,7 @@ class GradeInSandbox(NbGraderPreprocessor):
     limits = Dict(
         key_trait=Enum([field.name for field in dataclasses.fields(Limits)]),
         value_trait=Float(),
-        help="What a submission may take, such as {'cell': 120, 'memory': 8}. "
+        help="Limits for a submission, such as {'cell': 120, 'memory': 8}. "
         + "; ".join(f"{one.name}: {one.metadata['what']} ({one.default:g})" for one in dataclasses.fields(Limits)),
     ).tag(config=True)
 

@@ -96,7 +96,7 @@ def result_of(cells: list[Cell], results: list[CellResult], seconds: float) -> N
     stopped = results[-1].stopped if results else None
     late = any(cell.late for cell in results)
     if len(results) < len(cells) and not stopped:
-        stopped, late = "this check ended with your answer in a way that nothing else can follow", True
+        stopped, late = "this check was ended by your answer, so nothing after it could run", True
     rest = [[] if cell.grade_id is None else [failure(f"not run, since {stopped}.")] for cell in cells[len(results) :]]
     outputs = [*(cell.outputs for cell in results), *rest]
     outputs = [None if cell.defers is not None else some for cell, some in zip(cells, outputs, strict=True)]

@@ -165,7 +165,7 @@ def _cells(path):
     try:
         return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
     except (OSError, ValueError, TypeError, KeyError):
-        raise GradingError(f"{path} cannot be read as a notebook: make it anew with `make labs`") from None
+        raise GradingError(f"{path} cannot be read as a notebook: make it again with `make labs`") from None
 
 
 def _automatic(marks):

@@ -250,7 +250,7 @@ class RunnerClient:
             self.late = True
             raise self.lost("your code took too long and could not be interrupted") from None
         except Exception as error:
-            raise self.lost(f"your code gave back something that cannot be read: {error}") from None
+            raise self.lost(f"your code returned something that cannot be read: {error}") from None
         finally:
             self.turns -= 1
 

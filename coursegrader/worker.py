@@ -91,7 +91,7 @@ class Worker:
                 return json.loads(answer)
             except (OSError, ValueError):
                 self.close()
-                raise WorkerEnded("the grading process has ended by itself: type the same command again") from None
+                raise WorkerEnded("the grading process has ended by itself: run the same command again") from None
             except BaseException:
                 # An unread answer would be taken for the next student's
                 self.close()

@@ -457,7 +457,7 @@ def _numbers(value, what):
 
 def _refuse_empty(value, what):
     if value is None:
-        raise CheckFailed(f"{what}: got None: a function gives back a value only through `return`")
+        raise CheckFailed(f"{what}: got None: a function returns a value only with `return`")
     if value is Ellipsis:
         raise CheckFailed(f"{what} is still `...`: write your answer in its place")
 

@@ -35,9 +35,9 @@ def main(arguments=None):
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        sys.exit(f"Error: the disk is full ({error}): make room, then type the same command again")
+        sys.exit(f"Error: the disk is full ({error}): make room, then run the same command again")
     except KeyboardInterrupt:
-        print("\nStopped. What was done is kept: type the same command again to go on.", file=sys.stderr)
+        print("\nStopped. What was done is kept: run the same command again to go on.", file=sys.stderr)
         sys.exit(130)
 
 

@@ -51,7 +51,7 @@ def run_doctor(root=ROOT):
                 f"PROBLEM  {problem}\n" + "".join(f"         type: {one}\n" for one in problem.mend),
                 end="",
             )
-    print("All is well." if not problems else "After that, type the same again.")
+    print("All is well." if not problems else "Then run the same command again.")
     return 1 if problems else 0
 
 

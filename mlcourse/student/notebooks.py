@@ -37,7 +37,7 @@ def parse(text, where):
         notebook["metadata"].get("kernelspec")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise StudentError(f"{where} is no notebook that can be read ({reason})") from None
+        raise StudentError(f"{where} is not a notebook that can be read ({reason})") from None
     return notebook
 
 

@@ -37,7 +37,7 @@ your answer, as you left it. This is what is given now:
 {given}
 {fence}
 
-Take over what your answer lacks, run its checks, and delete this cell."""
+Copy what your answer lacks, run its checks, and delete this cell."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ def find_labs(source):
     except FileNotFoundError:
         raise StudentError(f"there is no file or folder {source}: name the one with the new labs") from None
     except (zipfile.BadZipFile, OSError) as error:
-        raise StudentError(f"{source} is no zip archive that can be read ({error}): download it again") from None
+        raise StudentError(f"{source} is not a zip archive that can be read ({error}): download it again") from None
 
 
 def _choose(files, source):
@@ -326,11 +326,11 @@ def _update_by_git(root):
     """Take the branch that the copy follows: the labs merged, everything else as git does it."""
     if not (root / ".git").exists():
         raise StudentError(
-            f"{root} is no clone of git: name the folder or the zip archive with the new labs, for instance "
+            f"{root} is not a git clone: name the folder or the zip archive with the new labs, for instance "
             "`mlcourse update ~/Downloads/course.zip`"
         )
     if _git(root, "ls-files", "--unmerged"):
-        raise StudentError("a merge of git is not finished: type `git merge --abort`, and then the same again")
+        raise StudentError("a git merge is not finished: type `git merge --abort`, then run the same command again")
     try:
         theirs = _git(root, "rev-parse", "--abbrev-ref", "@{upstream}")
     except StudentError:

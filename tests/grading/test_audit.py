@@ -200,7 +200,7 @@ OF_ANOTHER_CELL = {**ANSWERS, "wrong": [{**ANSWERS["wrong"][0], "loses": {"doubl
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("double: [", "this is no YAML: while parsing"),
+        ("double: [", "this is not YAML: while parsing"),
         ("- double", "the file must be a mapping, not ['double']"),
         ("", "the file must be a mapping, not None"),
         ({}, "the solution cell double has no answers: write some under its name"),

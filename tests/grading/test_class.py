@@ -535,7 +535,7 @@ def test_a_disk_that_is_full_is_one_sentence_and_a_second_run_finishes(released,
     filler = fill(small_disk, left)
     run = room.start("grade", LAB, "--workers", "1")
     _, said = run.communicate(timeout=120)
-    assert run.returncode == 1 and "make room on the disk, then type the same command again" in said, said
+    assert run.returncode == 1 and "make room on the disk, then run the same command again" in said, said
     assert len(said.splitlines()) == 1
     assert is_whole(room.root)
     filler.unlink()

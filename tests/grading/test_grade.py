@@ -25,6 +25,13 @@ LAB = "lab-01-toy-regression"
 
 
 @pytest.fixture(scope="module")
+def worker(bubblewrap):
+    worker = Worker()
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module")
 def lab(tmp_path_factory, bubblewrap):
     """A class with submissions: the six of every lab, one without a notebook, and one with an empty folder."""
     lab = Lab(make_course(tmp_path_factory.mktemp("course"), [LAB]), LAB)
@@ -134,7 +141,7 @@ def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, 
     time.sleep(1)
     run.send_signal(signal.SIGINT)
     _, message = run.communicate(timeout=30)
-    assert run.returncode == 130 and "type the same command again" in message, message
+    assert run.returncode == 130 and "run the same command again" in message, message
     done = {path.parent.parent.name for path in course.glob(f"autograded/*/{LAB}/{LAB}.ipynb")}
     assert done and "wrong" not in done
     nbformat.write(notebook, path)
@@ -223,6 +230,39 @@ def test_whoever_ends_the_worker_twice_gets_no_point_and_is_graded_once_more():
     result = run(worker, [Cell("1"), Cell("2", defers=[]), Cell("assert True", "a-1")], ())
     assert [outputs and outputs[0]["output_type"] for outputs in result["outputs"]] == [[], None, "error"]
     assert result["late"]
+
+
+@pytest.mark.parametrize(
+    "habit",
+    [
+        *(
+            "%matplotlib inline",
+            "%matplotlib qt",
+            "%matplotlib widget",
+            "%pylab inline",
+            "%config InlineBackend.figure_format = 'svg'",
+        ),
+        *(
+            "!pip install numpy",
+            "%pip install numpy",
+            "%conda install numpy",
+            "!ls",
+            "%ls",
+            "files = !ls *.csv\nfiles.sort()",
+        ),
+        *(
+            "%load_ext autoreload\n%autoreload 2",
+            "%load_ext a_missing_extension",
+            "%run a_missing_file.py",
+            "%not_a_magic",
+        ),
+        "get_ipython().run_line_magic('matplotlib', 'inline')",
+    ],
+)
+def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
+    cells = [Cell(f"{habit}\nanswer = 42"), Cell("assert answer == 42", "a-1")]
+    outputs = worker.grade(cells)["outputs"]
+    assert "error" not in [one["output_type"] for some in outputs for one in some], outputs
 
 
 def test_a_test_cell_that_cannot_be_read_fails_and_stops_nothing(bubblewrap):

@@ -383,7 +383,7 @@ def test_a_server_that_is_killed_takes_everything_with_it(worker):
     assert grade(worker, RIGHT)[0] == list(TESTS)
     below, group = processes(worker.process.pid), f"mlcourse-{worker.process.pid}"
     os.kill(worker.process.pid, signal.SIGKILL)
-    with pytest.raises(GradingError, match="type the same command again"):
+    with pytest.raises(GradingError, match="run the same command again"):
         grade(worker, RIGHT)
     assert not left(below)
     assert grade(worker, RIGHT)[0] == list(TESTS)

@@ -315,7 +315,7 @@ def contents(folder):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("missing.zip", "there is no file or folder"), ("text.zip", "no zip archive"), ("empty", "holds no labs")],
+    [("missing.zip", "there is no file or folder"), ("text.zip", "not a zip archive"), ("empty", "holds no labs")],
 )
 def test_a_source_without_labs_is_one_clear_error(copy_of_course, tmp_path, name, message):
     (tmp_path / "text.zip").write_text("no archive")
