@@ -32,8 +32,9 @@ class Objective:
 
 @dataclass
 class Chapter:
-    """A chapter: the label of its title, the minutes that it takes to read, and its objectives in order."""
+    """A chapter: its title and the label, the minutes that it takes to read, and its objectives in order."""
 
+    title: str
     label: str
     minutes: int
     objectives: list[Objective]
@@ -87,7 +88,7 @@ def read_labs(root: Path = ROOT) -> list[Lab]:
 
 def _read_chapter(path):
     text = path.read_text(encoding="utf-8")
-    label = re.search(r"^\(([\w-]+)\)=\n# ", text, re.M)
+    label = re.search(r"^\(([\w-]+)\)=\n# (.+)", text, re.M)
     card = re.search(r"^:class: objectives\n(.*?)^:::$", text, re.M | re.S)
     minutes = card and re.search(r"\*\*Reading time:\*\* about (\d+) minutes", card[1])
     bullets = re.findall(rf"^- \*\*({OBJECTIVE})\*\* (.*?)(?=^- |^$)", card[1], re.M | re.S) if card else []
@@ -101,7 +102,7 @@ def _read_chapter(path):
         for objective in objectives:
             if objective.name in re.findall(OBJECTIVE, head):
                 objective.exercises.append(exercise)
-    return Chapter(label[1], int(minutes[1]), objectives, re.findall(r"^\((lab-\d\d)\)=$", text, re.M))
+    return Chapter(label[2], label[1], int(minutes[1]), objectives, re.findall(r"^\((lab-\d\d)\)=$", text, re.M))
 
 
 def _read_lab(path):
@@ -152,7 +153,8 @@ def list_of_objectives(chapters: list[Chapter], labs: list[Lab]) -> str:
     """Return every objective as Markdown: where it is taught, and which exercises and graded cells check it."""
     lines = []
     for chapter in chapters:
-        lines += [f"### [](#{chapter.label})", ""]
+        # A reference would be an empty line in the page's table of contents
+        lines += [f"### {chapter.title}", ""]
         for objective in chapter.objectives:
             taught = ", ".join(f"[](#{section})" for section in objective.sections)
             practised = ", ".join(f"{{numref}}`{exercise}`" for exercise in objective.exercises)

@@ -70,21 +70,41 @@ def print_book(root: Path = ROOT) -> Path:
     BookError
         If there is no Chromium, or the site cannot be built.
     """
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not browser:
-        raise BookError("no Chromium was found: on Debian and Ubuntu, type: sudo apt-get install chromium")
+    browser = _browser()
     site = build(root)
     target = root / "_build" / "book.pdf"
     if target.exists() and target.stat().st_mtime > (root / "_build" / "built.json").stat().st_mtime:
         print("The PDF is up to date.")
         return target
     print("Printing the book ...", flush=True)
-    with tempfile.TemporaryDirectory(dir=root / "_build") as folder:
-        page = Path(folder) / "book.html"
-        page.write_text(str(one_page(root, site)), encoding="utf-8")
-        _print(page, target, browser)
+    print_site(one_page(root, site), site, target, browser)
     print(f"Written to {target.relative_to(root)}.")
     return target
+
+
+def print_site(book: BeautifulSoup, site: Path, target: Path, browser: str | None = None) -> None:
+    """Print pages of a site.
+
+    Parameters
+    ----------
+    book : bs4.BeautifulSoup
+        The pages as one, as `one_page` returns them.
+    site : pathlib.Path
+        The built site.
+    target : pathlib.Path
+        The PDF to write.
+    browser : str, optional
+        The path of a Chromium. The default is the one that is installed.
+
+    Raises
+    ------
+    BookError
+        If there is no Chromium.
+    """
+    with tempfile.TemporaryDirectory(dir=site.parent) as folder:
+        page = Path(folder) / "book.html"
+        page.write_text(str(book), encoding="utf-8")
+        _print(page, target, browser or _browser())
 
 
 def pack_site(root: Path = ROOT) -> Path:
@@ -256,6 +276,13 @@ def _tag(page, tag_name, text="", css_class=None, **attributes):
     tag = page.new_tag(tag_name, attrs=attributes)
     tag.string = text
     return tag
+
+
+def _browser():
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not browser:
+        raise BookError("no Chromium was found: on Debian and Ubuntu, type: sudo apt-get install chromium")
+    return browser
 
 
 def _print(path, target, browser):

@@ -55,6 +55,7 @@ def course(tmp_path):
 
 def test_an_objective_comes_with_the_sections_that_teach_it_and_all_that_checks_it(course):
     text = course_map.fill("{{ objectives }}", course)
+    assert text.startswith("### Soils\n")
     first, second = text.split("**SO-")[1:]
     assert first.startswith("1** Tell sand from clay by feeling, and say why.\n")
     assert "[](#sec-feeling), [](#sec-why)" in first and "{numref}`SO-E1`" in first

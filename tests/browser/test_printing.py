@@ -1,10 +1,17 @@
-"""The printed and the offline book: one PDF, one archive, and a page as the browser prints it."""
+"""The printed and the offline book: one PDF, one archive, and a page as the browser prints it.
 
+`make test` prints a few pages of each kind; with WHOLE_BOOK set, as in `make cold`, these tests print the whole book.
+"""
+
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import yaml
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 from pypdf.generic import IndirectObject
@@ -18,15 +25,30 @@ SITE = ROOT / "_build" / "html"
 SHEET = (297 - 20 - 22) / 25.4 * 96
 
 
-@pytest.fixture(scope="module")
-def pdf():
-    subprocess.run([sys.executable, "-m", "mlcourse.cli", "book", "pdf"], cwd=ROOT, check=True)
-    return PdfReader(ROOT / "_build" / "book.pdf")
+WHOLE_BOOK = os.environ.get("WHOLE_BOOK")
+PRINTED = PAGES if WHOLE_BOOK else ["book/index", "book/introduction", "book/glossary", "book/lists"]
 
 
 @pytest.fixture(scope="module")
-def book():
-    return printing.one_page(ROOT, SITE)
+def book(tmp_path_factory):
+    root = tmp_path_factory.mktemp("printed")
+    shutil.copy(ROOT / "_config.yml", root)
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+    for part in toc["parts"]:
+        part["chapters"] = [page for page in part["chapters"] if page["file"] in PRINTED]
+    (root / "_toc.yml").write_text(yaml.safe_dump(toc), "utf-8")
+    return printing.one_page(root, SITE)
+
+
+@pytest.fixture(scope="module")
+def pdf(chromium, book, tmp_path_factory):
+    if WHOLE_BOOK:
+        subprocess.run([sys.executable, "-m", "mlcourse.cli", "book", "pdf"], cwd=ROOT, check=True)
+        return PdfReader(ROOT / "_build" / "book.pdf")
+    target = tmp_path_factory.mktemp("pdf") / "book.pdf"
+    with ThreadPoolExecutor() as thread:  # a thread has one Playwright, and this one has that of the tests
+        thread.submit(printing.print_site, book, SITE, target).result()
+    return PdfReader(target)
 
 
 def flat(outline):
@@ -35,7 +57,7 @@ def flat(outline):
 
 
 def titles():
-    for name in PAGES:
+    for name in PRINTED:
         heading = BeautifulSoup((SITE / f"{name}.html").read_text("utf-8"), "html.parser").select_one("article h1")
         heading.select_one(".headerlink").decompose()
         yield heading.get_text().strip()
@@ -45,7 +67,7 @@ def test_the_outline_of_the_pdf_has_every_page_in_order_and_its_sections(pdf):
     top = [entry for entry in pdf.outline if not isinstance(entry, list)]
     assert [entry.title for entry in top] == list(titles())
     pages = [pdf.get_destination_page_number(entry) for entry in flat(pdf.outline)]
-    assert pages == sorted(pages) and len(pages) > 5 * len(top)
+    assert pages == sorted(pages) and len(pages) > 3 * len(top)
 
 
 def test_the_contents_give_the_page_on_which_each_chapter_begins(pdf):
@@ -56,12 +78,12 @@ def test_the_contents_give_the_page_on_which_each_chapter_begins(pdf):
         assert f"{title}\n{page + 1}" in front or f"{title} {page + 1}" in front, title
 
 
-def test_every_link_of_the_pdf_leads_somewhere(pdf):
+def test_every_link_of_the_pdf_leads_somewhere(pdf, book):
     names = {name.lstrip("/") for name in pdf.named_destinations}
     links = [link.get_object() for page in pdf.pages for link in page.get("/Annots", [])]
     inner = [str(link["/Dest"]).lstrip("/") for link in links if "/Dest" in link]
     outer = [link["/A"]["/URI"] for link in links if "/URI" in link.get("/A", {})]
-    assert len(inner) > 500 and set(inner) <= names
+    assert len(inner) > len(book.select('article a[href^="#"]')) // 2 > 50 and set(inner) <= names
     assert all(url.startswith(("https://", "http://", "mailto:")) for url in outer)
 
 
@@ -79,7 +101,7 @@ def test_every_picture_of_the_pages_is_in_the_pdf(pdf, book):
         for one in page["/Resources"].get("/XObject", {}).values():
             if isinstance(one, IndirectObject) and one.get_object().get("/Subtype") == "/Image":
                 drawn.add(one.idnum)
-    assert len(drawn) >= len(shown) > 50
+    assert len(drawn) >= len(shown) > 5
 
 
 def test_nothing_on_paper_is_cut(chromium, book):
