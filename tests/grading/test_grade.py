@@ -96,7 +96,7 @@ def test_nbgrader_autograde_records_the_same(graded):
     ],
     ids=["an unknown name", "a missing package"],
 )
-def test_nbgrader_runs_nothing_while_the_configuration_with_the_box_cannot_be_read(graded, words, instead):
+def test_nbgrader_runs_nothing_while_the_configuration_with_the_sandbox_cannot_be_read(graded, words, instead):
     lab, _ = graded
 
     def written():
