@@ -324,9 +324,9 @@ def write_file(root, name, content):
         draft.write_bytes(content)
         if path.exists():
             date = time.strftime("%Y-%m-%d-%H%M%S", time.localtime(path.stat().st_mtime))
-            kept = path.with_name(f"older-{date}-{name}.ipynb")
+            kept = path.with_name(f"{name}-{date}.ipynb")
             while kept.exists():
-                kept = kept.with_stem(f"{kept.stem}b")
+                kept = kept.with_stem(f"{kept.stem}-2")
             path.rename(kept)
         os.replace(draft, path)
     except OSError as error:

@@ -234,7 +234,7 @@ def test_a_second_file_takes_the_place_of_the_first_which_is_kept_with_its_time(
     os.utime(written, (when, when))
     second = save(opening(), quick).read_bytes()
     text = hand_in(capsys, "1")
-    older = f"older-2026-03-02-103000-{LAB}.ipynb"
+    older = f"{LAB}-2026-03-02-103000.ipynb"
     assert files(quick) == {written.name: second, older: first}
     assert f"is kept: {written.with_name(older)}" in text
 
