@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from course import without_markers
+from coursegrader import labs
 from coursegrader.labs import grade_id, grader, read_lab
 from mlcourse.cli import main
 from mlcourse.student import submit
@@ -300,3 +301,16 @@ def test_a_sentence_that_is_no_text_is_one_clear_error_and_nothing_is_written(qu
     (quick / "pyproject.toml").write_text(f"[tool.mlcourse]\n{setting}\n")
     assert "pyproject.toml" in refused("1")
     assert files(quick) == {}
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_the_last_cell_of_a_lab_says_what_to_type_and_which_file_to_hand_in(name):
+    last = released(name).cells[-1].source
+    assert f"\nmlcourse submit {name}\n" in last and f"`hand-in/HAND-IN-{name}.ipynb`" in last
+    assert last.endswith(submit.where_to_hand_in(ROOT))
+
+
+def test_a_release_writes_the_sentence_of_the_instructor_into_the_last_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(labs, "ROOT", tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.mlcourse]\nhand-in = "Upload it in Moodle."\n')
+    assert labs.read_lab(ROOT / "solutions" / f"{LAB}.md").cells[-1].source.endswith(" Upload it in Moodle.")
