@@ -9,6 +9,8 @@ A zip or a folder may contain
 - else a folder for each student, ``ada/lab.ipynb``, or a file, ``ada.ipynb`` or ``ada_lab-01-toy-regression.ipynb``:
   the student is ``ada``.
 
+The file that `mlcourse submit` writes, ``HAND-IN-lab-01-toy-regression.ipynb``, may take the place of each notebook.
+
 A folder around all of that, as unpacking a zip makes it, is skipped. It is that of a class if it contains more than one
 name and a notebook that is not just named after a lab; otherwise it is the folder of one student.
 
@@ -53,6 +55,7 @@ from coursegrader.submissions import (
     read_timestamp,
     shown,
 )
+from mlcourse.student.notebooks import HAND_IN
 
 MAX_ENTRIES = 20_000  # of a student
 MAX_CLASS_ENTRIES = 200_000
@@ -353,11 +356,11 @@ def _common_folder(paths, labs):
 
 
 def _is_of_lab(name, labs):
-    """Whether a file or a folder is named after a lab only: ``lab-01-toy-regression (1).ipynb``, ``Lab 1``."""
+    """Whether a file or a folder is named after a lab only: ``HAND-IN-lab-01-toy-regression (1).ipynb``, ``Lab 1``."""
     if _is_long(name):
         return False
     named = "|".join(map(re.escape, sorted(labs)))
-    pattern = rf"({named}|lab[-_ ]?\d)[-_ ()\d]*(copy[-_ ()\d]*)*(\.ipynb|\.zip)?"
+    pattern = rf"((?:{HAND_IN})?({named})|lab[-_ ]?\d)[-_ ()\d]*(copy[-_ ()\d]*)*(\.ipynb|\.zip)?"
     return bool(re.fullmatch(pattern, name, re.IGNORECASE))
 
 
@@ -383,7 +386,7 @@ def _assigned(file, path, lab):
     if name:
         return folder, _HandedIn(name, file)
     stem, kind = PurePosixPath(path).stem, PurePosixPath(path).suffix
-    student = re.sub(rf"(^|[-_ ]+){re.escape(lab)}.*", "", stem, flags=re.IGNORECASE | re.DOTALL)
+    student = re.sub(rf"(^|[-_ ]+)({HAND_IN})?{re.escape(lab)}.*", "", stem, flags=re.IGNORECASE | re.DOTALL)
     return student, _HandedIn(f"{lab}{kind}" if kind == ".ipynb" else path, file)
 
 
@@ -396,6 +399,11 @@ def identifier(name: str) -> str:
         If nothing is left of it, or if it is too long.
     """
     name = unicodedata.normalize("NFC", name)
+    if not name:
+        raise GradingError(
+            "its name is that of the lab alone: put the student's name before it, or put it into a folder with the "
+            "student's name"
+        )
     if "/" in name:
         raise GradingError(f"{shown(name)} is a path, not the name of a student")
     if not is_text(name):
@@ -433,7 +441,7 @@ def _collect_student(student, handed_in, lab, source, root):
     try:
         name = identifier(student)
     except GradingError as error:
-        return Collected(shown(student), None, [f"Not collected: {error}."])
+        return Collected(shown(student or handed_in[0].file.path), None, [f"Not collected: {error}."])
     notes = ["Canvas says that it was late."] if any(one.late for one in handed_in) else []
     try:
         # In the course folder, so that unpacked files only need to be renamed

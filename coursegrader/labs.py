@@ -10,6 +10,8 @@ The source of a lab states only what cannot be derived. The metadata key ``nbgra
 - ``{grade_id: NAME, solution: true, points: 3}`` for a written answer, graded by hand,
 - ``{grade_id: NAME}`` for a given cell that is locked: the grader restores it if a student changes it.
 
+The last cell, which says how to hand in, is the same in every lab (`LAST_CELL`).
+
 In the text, ``{{ points }}`` stands for the points of the lab and ``{{ points NAME }}`` for those of the cells whose
 grade_id is NAME or begins with ``NAME-``.
 """
@@ -28,10 +30,22 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from coursegrader import GradingError
 from mlcourse.setup_cell import setup_cell
+from mlcourse.student.notebooks import HAND_IN
+from mlcourse.student.submit import FOLDER, where_to_hand_in
 
 ROOT = Path(__file__).resolve().parents[1]
 REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 GRADER_KEYS = {"grade_id", "solution", "points"}
+LAST_CELL = """## Before you hand in
+
+Choose *Kernel → Restart Kernel and Run All Cells* once more, read every message, and save the notebook. Then type in a
+terminal, in the folder of the course (and `.venv/bin/mlcourse` in the place of `mlcourse` if you use `make lab`),
+
+```sh
+mlcourse submit {lab}
+```
+
+It says what is still open, and writes the file to hand in, `{file}`. {where}"""
 
 
 class LabError(GradingError):
@@ -50,7 +64,7 @@ def read_lab(path: Path) -> NotebookNode:
     -------
     nbformat.NotebookNode
         The notebook with nbgrader's full metadata, points filled into the text, cell identifiers derived from the
-        content, and the setup cell first.
+        content, the setup cell first, and the cell about handing in last.
 
     Raises
     ------
@@ -81,6 +95,7 @@ def read_lab(path: Path) -> NotebookNode:
         if identifiers.count(identifier) > 1:
             raise LabError(f"{path.name}: two cells have the grade_id {identifier}: give one another name")
     notebook.cells.insert(0, setup_cell(f"labs/{path.stem}/{path.stem}.ipynb"))
+    notebook.cells.append(_hand_in_cell(path.stem))
     seen = {}
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -266,6 +281,12 @@ def _complete(cell):
     }
     if not points:
         del cell.metadata["nbgrader"]["points"]
+
+
+def _hand_in_cell(lab):
+    """Return the last cell of a lab. It is not nbgrader's: that would stop the release of labs that were handed in."""
+    file = f"{FOLDER}/{HAND_IN}{lab}.ipynb"
+    return nbformat.v4.new_markdown_cell(LAST_CELL.format(lab=lab, file=file, where=where_to_hand_in(ROOT)))
 
 
 def _check(cell):

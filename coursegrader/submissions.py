@@ -29,6 +29,7 @@ from coursegrader import GradingError
 from coursegrader.files import kind_of, read_ordinary
 from coursegrader.protocol import OUTPUTS, Malformed, OutputBudget, checked_outputs
 from coursegrader.sanitizer import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
+from mlcourse.student.notebooks import HAND_IN
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
@@ -483,8 +484,9 @@ def find_notebook(folder: Path, lab: str, source: NotebookNode) -> tuple[Path | 
 def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[Path | None, list[str]]:
     """Choose the notebook to grade from those that a student handed in.
 
-    The exact name of the lab comes first, then any name that contains it, then any notebook with at least half of the
-    lab's cells, of the first hundred. Among equals, the newest is taken.
+    The exact name of the lab, also with the ``HAND-IN-`` of `mlcourse submit`, comes first, then any name that contains
+    it, then any notebook with at least half of the lab's cells, of the first hundred. Among equals, the newest one is
+    taken.
 
     Parameters
     ----------
@@ -499,7 +501,7 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
     repairs : list of str
         What the student should know about the choice.
     """
-    exact = [path for path in paths if path.name == f"{lab}.ipynb"]
+    exact = [path for path in paths if path.name in (f"{lab}.ipynb", f"{HAND_IN}{lab}.ipynb")]
     files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     alike = [path for path in files if lab.lower() in re.sub("[ _]+", "-", path.stem.lower())]
     candidates = exact or alike or [path for path in files[:MAX_NOTEBOOKS] if _holds(path, source)]

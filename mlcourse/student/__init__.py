@@ -1,4 +1,4 @@
-"""What students run: the labs in JupyterLab, new versions of the labs, and a look at their installation.
+"""What students run: the labs in JupyterLab, new versions, the file to hand in, and a look at their installation.
 
 Nothing here imports more than the standard library before it is needed, so that every command answers at once.
 """

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mlcourse.student import StudentError
 from mlcourse.student.notebooks import LAB_NAME, as_given, grader, has_passed, is_solution, is_test, read
+from mlcourse.student.submit import where_to_hand_in
 
 SETTINGS = Path(__file__).parent / "jupyter"
 PAGE = "start.md"
@@ -31,6 +32,9 @@ START = """# Your labs
 **How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below \
 it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and \
 lists the checks that fail.
+
+**Handing in.** Save the lab, and type `{submit}` in a terminal, with the name or the number of the lab. It says what \
+is still open, and writes the file to hand in into the folder `hand-in`. {where}
 
 **In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
 `{doctor}` says what is wrong with your installation.
@@ -118,7 +122,8 @@ def write_page(labs):
     notebooks = [
         path / f"{path.name}.ipynb" for path in sorted(labs.glob("lab-*/")) if re.fullmatch(LAB_NAME, path.name)
     ]
-    page = make_page([read_progress(path) for path in notebooks if path.exists()])
+    labs_read = [read_progress(path) for path in notebooks if path.exists()]
+    page = make_page(labs_read, where_to_hand_in(labs.parent))
     try:
         (labs / PAGE).write_text(page, encoding="utf-8")
     except OSError as error:
@@ -160,13 +165,15 @@ def read_progress(path):
     )
 
 
-def make_page(labs):
+def make_page(labs, where):
     """Return the start page, in the Markdown that JupyterLab shows.
 
     Parameters
     ----------
     labs : list of Progress or str
         The labs in their order, as `read_progress` returns them.
+    where : str
+        The sentence that says where a lab is handed in.
     """
     unreadable = [lab for lab in labs if isinstance(lab, str)]
     labs = [lab for lab in labs if not isinstance(lab, str)]
@@ -178,6 +185,8 @@ def make_page(labs):
         next=_next(following),
         unreadable="".join(f"- {sentence}\n\n" for sentence in unreadable),
         rows="\n".join(rows),
+        submit=command("submit lab-01"),
+        where=where,
         update=command("update"),
         doctor=command("doctor"),
     )
@@ -194,7 +203,7 @@ def command(name):
 
 def _next(lab):
     if lab is None:
-        return "**All labs are done.** Restart each and run it all once more before you hand it in."
+        return "**All labs are done.** What is left is to hand them in: see below."
     text = f"**Next: {_link(lab)}**, about {lab.minutes} minutes, {lab.points} points."
     if lab.answered:
         left = lab.exercises - lab.answered

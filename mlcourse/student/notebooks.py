@@ -11,6 +11,7 @@ import re
 from mlcourse.student import StudentError
 
 LAB_NAME = r"lab-\d\d-[a-z0-9-]+"
+HAND_IN = "HAND-IN-"  # before the name of a lab in the name of the file to hand in
 
 
 def parse(text, where):

@@ -82,6 +82,12 @@ def test_the_lab_after_those_that_are_done_is_next_and_in_the_end_none(labs):
     assert "All labs are done" in page(labs)
 
 
+def test_the_page_says_how_and_where_to_hand_in(labs):
+    assert "submit lab-01`" in page(labs) and "Hand it in where your instructor told you." in page(labs)
+    (labs.parent / "pyproject.toml").write_text('[tool.mlcourse]\nhand-in = "Upload it in Moodle."\n')
+    assert "Upload it in Moodle." in page(labs)
+
+
 def test_a_lab_that_cannot_be_read_is_named_and_the_others_are_listed(labs):
     (labs / LABS[0] / f"{LABS[0]}.ipynb").write_text("{")
     text = page(labs)

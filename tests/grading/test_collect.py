@@ -167,6 +167,52 @@ def test_a_zip_of_canvas_with_late_and_anonymous_ones(tmp_path, root, run):
     assert "no notebook" in said(result["typist_777"])
 
 
+HAND_IN = f"HAND-IN-{LAB}.ipynb"  # the file that `mlcourse submit` writes
+
+
+@pytest.mark.parametrize(
+    ("names", "students"),
+    [
+        (
+            [f"Ada Lovelace_123456{MOODLE}{HAND_IN}", f"Bo_2{MOODLE.rstrip('/')}{HAND_IN}"],
+            ["Ada-Lovelace_123456", "Bo_2"],
+        ),
+        ([f"lovelaceada_12_345_{HAND_IN}", f"bo_LATE_3_4_{HAND_IN}"], ["lovelaceada_12", "bo_3"]),
+        ([f"ada/{HAND_IN}", f"bo/hand-in/{HAND_IN}"], ["ada", "bo"]),
+        ([f"class/ada/{HAND_IN}", f"class/bo/{HAND_IN}"], ["ada", "bo"]),
+        ([f"ada_{HAND_IN}", f"Bo {HAND_IN}"], ["ada", "Bo"]),
+    ],
+    ids=["Moodle", "Canvas", "folders", "a folder around folders", "files with names"],
+)
+def test_the_file_to_hand_in_is_taken_as_it_is(tmp_path, root, run, names, students):
+    result = run(zipped(tmp_path / "class.zip", {name: notebook(name) for name in names}))
+    assert submitted(root) == {
+        f"{student}/{LAB}/{LAB}.ipynb": notebook(name) for student, name in zip(students, names, strict=True)
+    }
+    assert all(note == "Canvas says that it was late." for one in result.values() for note in one.notes)
+
+
+def test_the_file_to_hand_in_comes_before_an_older_one_beside_it(tmp_path, root, run):
+    folder = tmp_path / "class"
+    put(folder / "ada" / f"{LAB}-2026-03-02-100000.ipynb", notebook("old"), FRIDAY)
+    put(folder / "ada" / HAND_IN, notebook("new"), MONDAY)
+    run(folder)
+    assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("new")}
+
+
+def test_files_to_hand_in_without_a_name_are_one_clear_sentence_and_the_others_are_collected(tmp_path, root, run):
+    folder = tmp_path / "class"
+    for name in (HAND_IN, f"HAND-IN-{LAB} (1).ipynb", f"ada_{HAND_IN}"):
+        put(folder / name, notebook(name))
+    result = run(folder)
+    assert submitted(root).keys() == {f"ada/{LAB}/{LAB}.ipynb"}
+    (missed,) = (one for one in result.values() if one.path is None)
+    assert missed.notes == [
+        "Not collected: its name is that of the lab alone: put the student's name before it, or put it into a folder "
+        "with the student's name."
+    ]
+
+
 def test_of_files_handed_in_again_to_canvas_the_highest_number_wins(tmp_path, root, run):
     names = [f"{LAB}.ipynb", f"{LAB}-10.ipynb", f"{LAB}-2.ipynb"]
     entries = {f"ada_1_{90 - number}_{name}": notebook(name) for number, name in enumerate(names)}

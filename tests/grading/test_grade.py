@@ -206,7 +206,11 @@ def test_without_bubblewrap_nothing_is_graded_and_the_message_says_what_to_insta
     assert os.listdir(tools) == []
 
 
-@pytest.mark.parametrize("command", ["release", "collect", "grade", "regrade", "report", "feedback", "export", "audit"])
+STUDENTS = ["lab", "update", "submit", "doctor"]
+INSTRUCTORS = ["release", "collect", "grade", "regrade", "report", "feedback", "export", "audit"]
+
+
+@pytest.mark.parametrize("command", STUDENTS + INSTRUCTORS)
 def test_every_command_has_a_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit) as exit:
         main([command, "--help"])

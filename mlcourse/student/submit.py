@@ -1,0 +1,367 @@
+"""Check a lab before it is handed in, and write the one file to hand in.
+
+The notebook runs as the button *Validate* runs it: from the top, in a fresh kernel, by nbgrader. What is handed in is
+the notebook as it was saved; the results of the run are only told.
+
+Check cells that are missing show in the points: each exercise states its own, and they must be those of its cells.
+"""
+
+import contextlib
+import os
+import re
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlcourse.student import StudentError
+from mlcourse.student.notebooks import (
+    HAND_IN,
+    LAB_NAME,
+    as_given,
+    grade_id,
+    grader,
+    has_passed,
+    is_solution,
+    is_test,
+    parse,
+)
+
+FOLDER = "hand-in"
+WHERE = "Hand it in where your instructor told you."
+TIME_OUT = 30  # seconds for a cell, as for Validate
+HIDDEN = "When your work is graded, hidden checks with other data decide on these points."
+
+
+@dataclass
+class Exercise:
+    """An exercise of a lab, and what a run of the notebook says about the answer.
+
+    Attributes
+    ----------
+    title : str
+        As it stands in the notebook, with its number.
+    points : int
+        All points of the exercise.
+    written : bool
+        Whether the student wrote into a cell for an answer.
+    checks, passed : int
+        Check cells, and how many of them pass.
+    passed_points : int
+        The points of the checks that pass.
+    marked_points : int
+        The points of written answers, which a person marks.
+    problems : list of str
+        A sentence for each check that fails, and for whatever is wrong with the cells.
+    """
+
+    title: str
+    points: int = 0
+    written: bool = False
+    checks: int = 0
+    passed: int = 0
+    passed_points: int = 0
+    marked_points: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def done(self):
+        """Whether an answer is there, and nothing is known to be wrong with it."""
+        return self.written and self.passed == self.checks and not self.problems
+
+    def told(self):
+        """Return the state of the exercise in a line, and a line for each problem."""
+        states = [f"{self.passed} of {self.checks} checks pass"] if self.checks else []
+        states += ["written, marked by a person"] if self.marked_points else []
+        state = ", ".join(states) if self.written else "not written yet"
+        return "\n".join([f"{self.title}: {state}", *(f"  - {problem}" for problem in self.problems)])
+
+
+def find_lab(root, text):
+    """Return the lab that a student names, and its notebook.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    text : str
+        The name of a lab, its beginning, its number, its folder, or the path of a notebook.
+
+    Returns
+    -------
+    name : str
+    path : pathlib.Path
+
+    Raises
+    ------
+    StudentError
+        If that is no lab, or more than one.
+    """
+    labs = sorted(path.name for path in (root / "labs").glob("lab-*/") if re.fullmatch(LAB_NAME, path.name))
+    path = Path(text).expanduser()
+    if path.suffix == ".ipynb":
+        named = [name for name in labs if name in path.stem]
+        if not path.is_file():
+            raise StudentError(
+                f"there is no notebook {path}: name a lab instead, for instance `mlcourse submit lab-01`"
+            )
+        if not named:
+            raise StudentError(f"{path} is not named after a lab: give it the name of its lab, such as {labs[0]}.ipynb")
+        return max(named, key=len), path
+    number = re.fullmatch(r"(?:lab[- ]?)?(\d+)", path.name)
+    found = [name for name in labs if number and int(name[4:6]) == int(number[1])]
+    found = found or [name for name in labs if name == path.name]
+    found = found or [name for name in labs if path.name and name.startswith(path.name)]
+    if len(found) > 1:
+        raise StudentError(f"{text!r} may be {', '.join(found)}: type more of the name, or the number of the lab")
+    if not found:
+        raise StudentError(f"there is no lab {text!r}: the labs are {', '.join(labs)}")
+    return found[0], root / "labs" / found[0] / f"{found[0]}.ipynb"
+
+
+def read_content(path):
+    """Return a saved notebook, as bytes and as `mlcourse.student.notebooks.parse` returns it.
+
+    Raises
+    ------
+    StudentError
+        If it cannot be read or holds no exercise.
+    """
+    again = "nothing was written; open it in JupyterLab, save it, and type the same again"
+    try:
+        content = path.read_bytes()
+        notebook = parse(content, path)
+    except OSError as error:
+        raise StudentError(f"{path} cannot be read ({error.strerror}): {again}") from None
+    except StudentError as error:
+        raise StudentError(f"{error}: {again}") from None
+    if not any(map(is_solution, notebook["cells"])):
+        raise StudentError(f"{path} holds no exercise of a lab: nothing was written; name the notebook of the lab")
+    return content, notebook
+
+
+def run(notebook, folder):
+    """Run a notebook from the top in a fresh kernel, as the button *Validate* does.
+
+    Parameters
+    ----------
+    notebook : dict
+        From `mlcourse.student.notebooks.parse`; it is left as it is.
+    folder : pathlib.Path
+        Where it runs.
+
+    Returns
+    -------
+    cells : list of dict
+        The cells with their new outputs; without any, after a cell with which the kernel stopped.
+    stopped : str or None
+        A sentence about that, None if every cell ran.
+
+    Raises
+    ------
+    StudentError
+        If no kernel can be started.
+    """
+    import nbformat
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient.exceptions import DeadKernelError
+    from nbgrader.preprocessors import ClearOutput, Execute
+    from nbgrader.utils import setenv
+
+    notebook, stopped = nbformat.from_dict(notebook), None
+    ClearOutput().preprocess(notebook, {})
+    execute = Execute(kernel_name="python3", timeout=TIME_OUT, extra_arguments=["--log-level=ERROR"])
+    try:
+        with setenv(NBGRADER_VALIDATING="1", NBGRADER_EXECUTION="validate"):
+            execute.preprocess(notebook, {"metadata": {"path": str(folder)}})
+    except NoSuchKernel:
+        raise StudentError(
+            "the lab cannot be run, since Jupyter finds no Python: nothing was written; type `mlcourse doctor`, which "
+            "says what is missing"
+        ) from None
+    except DeadKernelError:
+        stopped = "Python itself stopped in the middle of the lab, maybe for want of memory: the rest did not run."
+    return notebook.cells, stopped
+
+
+def judge(cells):
+    """Return what the cells of a notebook that ran say about its exercises.
+
+    Parameters
+    ----------
+    cells : list of dict
+        From `run`.
+
+    Returns
+    -------
+    list of Exercise
+        In the order of the notebook.
+    """
+    names = Counter(map(grade_id, cells))
+    copied = {name for name, number in names.items() if name and number > 1}
+    return [_judge(title, stated, some, copied) for title, stated, some in _sections(cells)]
+
+
+def _sections(cells):
+    """Return the title, the points that it states, and the cells of every exercise."""
+    sections = [("Before the first exercise", 0, [])]
+    for cell in cells:
+        heading = re.search(r"^## (Exercise \d+ · .+)$", cell["source"], re.M)
+        if heading and cell["cell_type"] == "markdown":
+            points = re.search(r"^\*(\d+) points?\b", cell["source"], re.M)
+            sections.append((heading[1].strip(), int(points[1]) if points else 0, []))
+        sections[-1][2].append(cell)
+    return [(title, stated, some) for title, stated, some in sections if stated or any(map(is_test, some))]
+
+
+def _judge(title, stated, cells, copied):
+    exercise, graded = Exercise(title), {}
+    answers = [cell for cell in cells if is_solution(cell)]
+    exercise.written = not answers or not all(map(as_given, answers))
+    if not answers:
+        exercise.problems.append(
+            "The cell for the answer is missing, and an answer in another cell does not count: undo the deletion, or "
+            "get the cell back with `mlcourse update FILE.zip`."
+        )
+    for answer in answers:
+        if not as_given(answer) and (error := _error(answer)) and error["ename"] != "NotImplementedError":
+            exercise.problems.append(f"The cell of your answer stops: {_sentence(error)}")
+    for cell in cells:
+        if grader(cell).get("grade"):
+            graded.setdefault(grade_id(cell), cell)
+    for name, cell in graded.items():
+        points = int(grader(cell).get("points", 0))
+        exercise.points += points
+        if not is_test(cell):
+            exercise.marked_points += points
+            continue
+        exercise.checks += 1
+        if not as_given(cell):
+            exercise.problems.append(f"The check {name} was changed: the check that was given decides.")
+        elif has_passed(cell):
+            exercise.passed += 1
+            exercise.passed_points += points
+        elif exercise.written:
+            error = _error(cell)
+            exercise.problems.append(_sentence(error) if error else f"The check {name} did not run.")
+    for name in sorted(copied & set(map(grade_id, cells))):
+        exercise.problems.append(f"The cell {name} is there more than once, and one counts: delete the copies.")
+    if answers and exercise.points < stated:
+        exercise.problems.append(
+            f"A check is missing, with {count(stated - exercise.points)}: it is put back when your work is graded."
+        )
+    exercise.points = max(exercise.points, stated)
+    return exercise
+
+
+def _error(cell):
+    """Return the output that says with which error a cell stopped, None if it did not."""
+    return next((output for output in cell.get("outputs", []) if output["output_type"] == "error"), None)
+
+
+def _sentence(error):
+    """Return what an error says, in a line and without its traceback."""
+    said = " ".join(error["evalue"].split())
+    if error["ename"] == "CheckFailed":
+        return said
+    if error["ename"] in ("KeyboardInterrupt", "CellTimeoutError"):
+        return f"It ran for more than {TIME_OUT} seconds and was stopped: look for a loop that does not end."
+    return f"{error['ename']}: {said}" if said else error["ename"]
+
+
+def count(points):
+    """Return a number of points in words."""
+    return "1 point" if points == 1 else f"{points} points"
+
+
+def summary(exercises):
+    """Return what is certain about the points, and what is open, in sentences for the student."""
+    total, marked = (sum(getattr(one, what) for one in exercises) for what in ("points", "marked_points"))
+    passed = sum(one.passed_points for one in exercises)
+    told = [f"Your checks pass for {passed} of {count(total - marked)}. {HIDDEN}"]
+    if marked:
+        told.append(f"A person marks the written answers, which have {count(marked)}.")
+    if not any(one.written for one in exercises):
+        told.append("Nothing is written in this notebook: if you wrote answers, save it and type the same again.")
+    elif left := [one.title.split(" · ")[0] for one in exercises if not one.done]:
+        told.append(f"Still open: {', '.join(left)}. You may hand in all the same, and again later.")
+    else:
+        told.append("Nothing is open.")
+    return "\n".join(told)
+
+
+def write_file(root, name, content):
+    """Write the file to hand in, and keep an older one beside it.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    name : str
+        The lab.
+    content : bytes
+        The notebook.
+
+    Returns
+    -------
+    path : pathlib.Path
+        ``hand-in/HAND-IN-{name}.ipynb``.
+    kept : pathlib.Path or None
+        Where an older file with another content is now, with the time at which it was written in its name.
+
+    Raises
+    ------
+    StudentError
+        If it cannot be written. An older file is still there.
+    """
+    path, kept = root / FOLDER / f"{HAND_IN}{name}.ipynb", None
+    draft = path.with_suffix(".draft")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        if path.exists() and path.read_bytes() == content:
+            return path, None
+        draft.write_bytes(content)
+        if path.exists():
+            date = time.strftime("%Y-%m-%d-%H%M%S", time.localtime(path.stat().st_mtime))
+            kept = path.with_name(f"{name}-{date}.ipynb")
+            while kept.exists():
+                kept = kept.with_stem(f"{kept.stem}-2")
+            path.rename(kept)
+        os.replace(draft, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise StudentError(
+            f"{path} cannot be written ({error.strerror}): look at the permissions of {path.parent}, then type the "
+            "same again"
+        ) from None
+    return path, kept
+
+
+def where_to_hand_in(root):
+    """Return the sentence of the instructor that says where a lab is handed in.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course; ``hand-in`` in the part ``[tool.mlcourse]`` of its ``pyproject.toml`` is the sentence.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    StudentError
+        If the file cannot be read, or the sentence is not text.
+    """
+    path = root / "pyproject.toml"
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise StudentError(f"{path} cannot be read ({error}): get it again with the course") from None
+    sentence = settings.get("tool", {}).get("mlcourse", {}).get("hand-in", "")
+    if not isinstance(sentence, str):
+        raise StudentError(f'{path}: write hand-in = "a sentence" in [tool.mlcourse], not {sentence!r}')
+    return " ".join(sentence.split()) or WHERE
