@@ -93,7 +93,6 @@ def secrets_of(root: Path) -> dict[str, str]:
         ``tests/answers``, where it stands. Lines that a lab gives to students are left out.
     """
     sources = read_labs(root)
-    given = squeezed("\n".join(map(given_text, sources.values())))
     found = {}
     for path in sorted((root / "tests" / "answers").glob("*.yml")):
         lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
@@ -101,7 +100,8 @@ def secrets_of(root: Path) -> dict[str, str]:
     for lab, source in sources.items():
         for region in REGIONS:
             found |= dict.fromkeys(secret_lines(source, region), f"the {region.lower()} of {lab}")
-    return {line: place for line, place in found.items() if squeezed(line) not in given and not COMMON.fullmatch(line)}
+    given = set(leaks(found, "\n".join(map(given_text, sources.values()))))
+    return {line: place for line, place in found.items() if line not in given and not COMMON.fullmatch(line)}
 
 
 @contextlib.contextmanager
