@@ -17,6 +17,7 @@ if find_spec("jupytext") is None:
 EXAMPLES = """
 For instructors, a lab's way through a term:
   mlcourse release lab-01-toy-regression             make the students' notebook
+  mlcourse publish ADDRESS                           bring the students' repository up to date
   mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
   mlcourse grade lab-01-toy-regression               grade it
   mlcourse report lab-01-toy-regression              see how the class did
@@ -55,6 +56,13 @@ def add_commands(command):
     one = command("release", in_course(release), says, "mlcourse release lab-01-toy-regression")
     one.add_argument("lab", metavar="LAB", nargs="?", help="the name of the lab (default: all labs)")
     one.add_argument("--sources", action="store_true", help="write nbgrader's source/ only, and leave labs/ alone")
+
+    says = "write the students' repository, or bring it up to date"
+    example = "mlcourse publish git@example.org:course/labs.git --labs lab-01-toy-regression"
+    one = command("publish", in_course(publish), says, example)
+    one.add_argument("target", metavar="TARGET", help="a folder, or the address of a git repository to push to")
+    which = "the labs to add to those that were published before (default: all labs)"
+    one.add_argument("--labs", metavar="LAB", nargs="+", default=[], help=which)
 
     one = for_lab(
         "collect",
@@ -131,6 +139,15 @@ def release(options):
     with one_at_a_time(options.root):
         names = labs.write_sources(options.root) if options.sources else labs.release(options.root, lab)
     print(f"Written to {'source' if options.sources else 'labs'}/: {', '.join(names)}.")
+
+
+def publish(options):
+    """Write or update the students' repository, and print what was committed."""
+    from coursegrader.publish import publish, without_password
+
+    target = without_password(options.target)
+    subject = publish(options.target, options.root, options.labs)
+    print(f"Published to {target}: {subject}." if subject else f"{target} is up to date.")
 
 
 def collect(options):

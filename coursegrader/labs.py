@@ -17,9 +17,12 @@ grade_id is NAME or begins with ``NAME-``.
 """
 
 import ast
+import contextlib
 import hashlib
+import html
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import jupytext
@@ -35,6 +38,8 @@ from mlcourse.student.submit import FOLDER, where_to_hand_in
 
 ROOT = Path(__file__).resolve().parents[1]
 REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
+MARKERS = tuple(f"BEGIN {region}" for region in REGIONS)
+LEAST = 20  # a line with fewer visible characters is not recognised as secret
 GRADER_KEYS = {"grade_id", "solution", "points"}
 LAST_CELL = """## Before you hand in
 
@@ -171,7 +176,8 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
             if _raises_until_solved(cell):
                 cell.metadata.setdefault("tags", []).append("raises-exception")
         source = nbformat.read(root / "source" / name / path.name, as_version=4)
-        if found := leaks(source, "\n".join(cell.source for cell in notebook.cells)):
+        secrets = {line for region in REGIONS for line in secret_lines(source, region)}
+        if found := leaks(secrets, "\n".join(cell.source for cell in notebook.cells)):
             path.unlink()
             raise LabError(f"{name}: not released, since students would read this line: {found[0]}")
         nbformat.write(notebook, path)
@@ -215,21 +221,66 @@ def secret_lines(source: NotebookNode, region: str) -> set[str]:
     Returns
     -------
     set of str
-        The lines of at least 20 visible characters in the regions of that name, unless they also occur outside.
+        The lines of at least `LEAST` visible characters in the regions of that name, unless they also occur outside.
     """
-    given, hidden = "", []
+    hidden = []
     for cell in source.cells:
         hidden += re.findall(rf"### BEGIN {region}\n(.*?)### END {region}", cell.source, re.DOTALL)
-        given += re.sub(rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1", "", cell.source, flags=re.DOTALL)
-    lines, given = {line.strip() for text in hidden for line in text.splitlines()}, squeezed(given)
-    return {line for line in lines if len(squeezed(line)) >= 20 and squeezed(line) not in given}
+    lines, given = {line.strip() for text in hidden for line in text.splitlines()}, squeezed(given_text(source))
+    return {line for line in lines if len(squeezed(line)) >= LEAST and squeezed(line) not in given}
 
 
-def leaks(source: NotebookNode, text: str) -> list[str]:
-    """Return the secret lines and the region markers of a lab that a text contains."""
+def given_text(source: NotebookNode) -> str:
+    """Return the text of an instructor's notebook that stands outside of all regions."""
+    region = rf"### BEGIN ({'|'.join(REGIONS)})\n.*?### END \1"
+    return "\n".join(re.sub(region, "", cell.source, flags=re.DOTALL) for cell in source.cells)
+
+
+def leaks(secrets: Iterable[str], text: str) -> list[str]:
+    """Return the secret lines and the markers of regions that a text contains.
+
+    Parameters
+    ----------
+    secrets : iterable of str
+        Lines of at least `LEAST` visible characters, as `secret_lines` returns them.
+    text : str
+        Where to look. White space does not count.
+
+    Returns
+    -------
+    list of str
+    """
     text = squeezed(text)
-    secrets = {line for region in REGIONS for line in secret_lines(source, region)}
-    return sorted(line for line in [*secrets, *(f"BEGIN {region}" for region in REGIONS)] if squeezed(line) in text)
+    # Of most lines not even the first characters occur
+    lines = {}
+    for line in secrets:
+        lines.setdefault(squeezed(line)[:LEAST], []).append(line)
+    begun = {begin for place in range(len(text)) if (begin := text[place : place + LEAST]) in lines}
+    found = [line for begin in begun for line in lines[begin] if squeezed(line) in text]
+    return sorted([*found, *(marker for marker in MARKERS if squeezed(marker) in text)])
+
+
+def text_of(name: str, content: bytes) -> str:
+    """Return the text of a file and, for a page or a notebook, also the text that a person reads.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file, which says its format.
+    content : bytes
+        What is in the file. What is no UTF-8 is left out.
+
+    Returns
+    -------
+    str
+    """
+    text = content.decode("utf-8", "ignore")
+    if name.endswith(".ipynb"):
+        with contextlib.suppress(Exception):  # of a damaged notebook, the raw text remains
+            text += "".join(f"\n{cell.source}" for cell in nbformat.reads(text, as_version=4).cells)
+    if name.endswith(".html"):
+        text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
+    return text
 
 
 def squeezed(text: str) -> str:

@@ -9,6 +9,8 @@ import yaml
 from nbformat import NotebookNode
 from packaging.requirements import Requirement
 
+from mlcourse import CourseError
+
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that chapters and labs import, directly or through `mlcourse`; pyproject.toml has the version ranges
 IMPORTED = (
@@ -22,9 +24,12 @@ IMPORTED = (
     "mdit-py-plugins",
 )
 
+# `mlcourse publish` writes this branch of the students' repository
+STUDENTS_BRANCH = "main"
+
 SOURCE = """\
 # {title}
-# {path} of version {version}, from {url}
+# {path} of version {version}
 # Where the course is missing, as on Colab, this cell fetches it and what it needs. Elsewhere it does nothing.
 import importlib.util
 
@@ -36,7 +41,7 @@ if importlib.util.find_spec("mlcourse") is None:
     course = Path.home() / "{folder}"
     if not course.exists():
         address = "{url}"
-        subprocess.run(["git", "clone", "--quiet", "--depth=1", "--branch={branch}", address, course], check=True)
+        subprocess.run(["git", "clone", "--quiet", "--depth=1", address, course], check=True)
     packages = {packages}
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
     sys.path.insert(0, str(course))"""
@@ -50,7 +55,7 @@ def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
     path : str
         The notebook's source in the repository, such as ``book/trees-and-forests.md``.
     root : pathlib.Path
-        The repository of the course, with its address in ``_config.yml`` and its version in ``pyproject.toml``.
+        The repository of the course, with its title in ``_config.yml`` and its version in ``pyproject.toml``.
 
     Returns
     -------
@@ -59,17 +64,42 @@ def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
     """
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    repository = config["repository"]
+    students = students_repository(root)
     listed = [*project["dependencies"], *project["optional-dependencies"]["book"]]
     ranges = {one.name: str(one) for one in map(Requirement, listed)}
     source = SOURCE.format(
         title=config["title"],
         version=project["version"],
         path=path,
-        url=repository["url"],
-        branch=repository["branch"],
-        folder=repository["url"].rsplit("/", 1)[1],
+        url=students,
+        folder=students.rsplit("/", 1)[1].removesuffix(".git"),
         packages=json.dumps([ranges[name] for name in IMPORTED]),
     )
     metadata = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["set-up"]}
     return nbformat.v4.new_code_cell(source, id="set-up", metadata=metadata)
+
+
+def students_repository(root: Path = ROOT) -> str:
+    """Return the address of the students' repository, from ``pyproject.toml``.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    CourseError
+        If ``pyproject.toml`` does not have it.
+    """
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).get("mlcourse", {})
+    if "students" not in settings:
+        raise CourseError(
+            f"{root / 'pyproject.toml'} does not say where the students' repository is: write its address as "
+            "`students` into the table [tool.mlcourse]"
+        )
+    return settings["students"].rstrip("/")

@@ -8,7 +8,6 @@ and ``script`` a notebook that tries to run a script in the grader's browser.
 import ast
 import copy
 import functools
-import html
 import re
 import shutil
 import subprocess
@@ -18,8 +17,9 @@ from html.parser import HTMLParser
 import nbformat
 from nbgrader.api import Gradebook
 
+import coursegrader.labs
 from classroom import put_gradebook
-from coursegrader.labs import REGIONS, grade_id, grader, release, secret_lines, squeezed
+from coursegrader.labs import grade_id, grader, release, secret_lines
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
@@ -214,25 +214,17 @@ def errors(notebook):
 
 def text_of(path):
     """Return the raw text of a file and, for a page or a notebook, also the text that a person reads."""
-    text = path.read_text(encoding="utf-8", errors="ignore")
-    if path.suffix == ".ipynb":
-        text += "".join(f"\n{cell.source}" for cell in nbformat.reads(text, as_version=4).cells)
-    if path.suffix == ".html":
-        text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
-    return text
-
-
-MARKERS = [f"BEGIN {region}" for region in REGIONS]
+    return coursegrader.labs.text_of(path.name, path.read_bytes())
 
 
 def leaks(secrets, paths):
     """Return a sentence for each secret line and each marker that a file contains."""
-    found, lines = [], {line: squeezed(line) for line in sorted(secrets)}
+    found = []
     for path in paths:
-        text = squeezed(text_of(path))
+        lines = coursegrader.labs.leaks(secrets, text_of(path))
         # The page for instructors explains the markers
-        markers = {} if path.stem == "for-instructors" else {marker: squeezed(marker) for marker in MARKERS}
-        found += [f"{path.name} holds: {line}" for line, words in (lines | markers).items() if words in text]
+        explained = coursegrader.labs.MARKERS if path.stem == "for-instructors" else ()
+        found += [f"{path.name} holds: {line}" for line in lines if line not in explained]
     return found
 
 

@@ -16,7 +16,8 @@ PATTERNS = (
     "data/*.md",
     "mlcourse/**/*.py",
     "course*/**/*.py",
-    "course*/**/*.jinja",
+    "course*/**/*.html.jinja",
+    "course*/**/*.md.jinja",
 )
 SOURCES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 WORDS = ROOT / "tests" / "words.txt"

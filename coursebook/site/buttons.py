@@ -2,7 +2,7 @@
 
 The theme fills the list. Here the downloaded notebook gets the cell with which it sets itself up, Colab the address
 where it finds that notebook (the branch with the built site), and the report link page, section and version. The
-sections of a chapter that point to a lab get links that launch the lab.
+sections of a chapter that point to a lab get links that launch the lab, from the students' repository.
 """
 
 import re
@@ -13,7 +13,7 @@ import nbformat
 from docutils import nodes
 
 import mlcourse
-from mlcourse.setup_cell import setup_cell
+from mlcourse.setup_cell import STUDENTS_BRANCH, setup_cell, students_repository
 
 DOWNLOADS = {
     "download-notebook-button": "Notebook (.ipynb)",
@@ -32,7 +32,7 @@ def _change_buttons(app, page, template, context, doctree):
         _add_setup_cell(Path(app.outdir) / "_sources" / notebook, f"{page}.md")
         for button in groups["launch-buttons"]["buttons"]:
             if button["text"] == "Colab":
-                button["url"] = colab_address(app, app.config.site_branch, f"_sources/{notebook}")
+                button["url"] = colab_address(app, _repository(app), app.config.site_branch, f"_sources/{notebook}")
         for button in groups["download-buttons"]["buttons"]:
             button["text"] = DOWNLOADS.get(button["label"], button["text"])
     if page in app.env.all_docs:
@@ -61,21 +61,24 @@ def report_address(app, page: str) -> str:
     return f"{_repository(app)}/issues/new?{fields}"
 
 
-def binder_address(app, path: str) -> str:
-    """Return the address at which Binder opens a file of the repository."""
-    name, theme = _repository(app).removeprefix("https://github.com/"), app.config.html_theme_options
-    launch = theme["launch_buttons"]
-    return f"{launch['binderhub_url']}/v2/gh/{name}/{theme['repository_branch']}?urlpath=lab/tree/{path}"
+def binder_address(app, repository: str, branch: str, path: str) -> str:
+    """Return the address at which Binder opens a file of a branch of a repository on GitHub."""
+    name, launch = _name_on_github(repository), app.config.html_theme_options["launch_buttons"]
+    return f"{launch['binderhub_url']}/v2/gh/{name}/{branch}?urlpath=lab/tree/{path}"
 
 
-def colab_address(app, branch: str, path: str) -> str:
-    """Return the address at which Colab opens a notebook of a branch of the repository."""
-    name = _repository(app).removeprefix("https://github.com/")
-    return f"{app.config.html_theme_options['launch_buttons']['colab_url']}/github/{name}/blob/{branch}/{path}"
+def colab_address(app, repository: str, branch: str, path: str) -> str:
+    """Return the address at which Colab opens a notebook of a branch of a repository on GitHub."""
+    name, launch = _name_on_github(repository), app.config.html_theme_options["launch_buttons"]
+    return f"{launch['colab_url']}/github/{name}/blob/{branch}/{path}"
 
 
 def _repository(app):
     return app.config.html_theme_options["repository_url"]
+
+
+def _name_on_github(repository):
+    return repository.removeprefix("https://github.com/").removesuffix(".git")
 
 
 def _add_lab_links(app, doctree, page):
@@ -88,9 +91,10 @@ def _add_lab_links(app, doctree, page):
 
 def _launch_paragraph(app, path):
     """Return the sentence that launches a lab: it follows the first paragraph of its section."""
+    repository = students_repository()
     places = {
-        "Binder": binder_address(app, path),
-        "Colab": colab_address(app, app.config.html_theme_options["repository_branch"], path),
+        "Binder": binder_address(app, repository, STUDENTS_BRANCH, path),
+        "Colab": colab_address(app, repository, STUDENTS_BRANCH, path),
     }
     links = [nodes.reference("", name, refuri=address, internal=False) for name, address in places.items()]
     words = [nodes.Text("Or open it without installing anything, on "), links[0], nodes.Text(" or "), links[1]]

@@ -13,12 +13,12 @@ from importlib.metadata import packages_distributions
 
 import nbformat
 import pytest
-import yaml
 
-from mlcourse.setup_cell import IMPORTED, setup_cell
+from mlcourse import CourseError
+from mlcourse.setup_cell import IMPORTED, setup_cell, students_repository
 from paths import CHAPTERS, LABS, ROOT
 
-URL = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
+URL = students_repository()
 DOWNLOADED = {name: ROOT / "_build" / "html" / "_sources" / "book" / f"{name}.ipynb" for name in CHAPTERS}
 RELEASED = {name: ROOT / "labs" / name / f"{name}.ipynb" for name in LABS}
 
@@ -59,6 +59,21 @@ def test_a_notebook_begins_with_the_cell_that_sets_it_up_and_says_where_it_came_
     first = nbformat.read(path, as_version=4).cells[0]
     assert first.cell_type == "code" and URL in first.source and path.stem in first.source
     assert 'find_spec("mlcourse")' in first.source
+
+
+def test_the_first_cell_clones_the_repository_of_students_and_names_no_other(tmp_path):
+    (tmp_path / "_config.yml").write_text("title: A course\nrepository: {url: https://example.org/teachers}\n")
+    project = (ROOT / "pyproject.toml").read_text("utf-8").replace(URL, "https://example.org/students.git")
+    (tmp_path / "pyproject.toml").write_text(project)
+    cell = setup_cell("labs/lab-01/lab-01.ipynb", tmp_path).source
+    assert 'address = "https://example.org/students.git"' in cell and 'Path.home() / "students"' in cell
+    assert "teachers" not in cell
+
+
+def test_without_the_address_of_that_repository_one_sentence_says_where_to_write_it(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mlcourse"\n')
+    with pytest.raises(CourseError, match=r"students.*\[tool\.mlcourse\]"):
+        students_repository(tmp_path)
 
 
 def test_where_the_course_is_missing_the_first_cell_fetches_it_with_its_data_once(elsewhere):

@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 
 import mlcourse
 from browser import SHOW_ALL
+from mlcourse.setup_cell import students_repository
 from paths import CHAPTERS, LABS, PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
@@ -107,10 +108,12 @@ def test_the_launch_buttons_name_files_that_exist_where_they_point():
 
 
 def test_every_lab_can_be_launched_where_its_chapter_presents_it():
-    launched = []
+    launched, name = [], urlsplit(students_repository()).path
     for chapter in CHAPTERS:
         for sentence in page_of(f"book/{chapter}").select(".launch-lab"):
-            paths = [re.search(r"labs/.*\.ipynb", link["href"])[0] for link in sentence.find_all("a")]
+            links = [link["href"] for link in sentence.find_all("a")]
+            assert f"/v2/gh{name}/main?" in links[0] and f"/github{name}/blob/main/" in links[1]
+            paths = [re.search(r"labs/.*\.ipynb", link)[0] for link in links]
             assert len(paths) == 2 and len(set(paths)) == 1 and (ROOT / paths[0]).exists()
             launched.append(paths[0].split("/")[1])
     assert sorted(launched) == LABS

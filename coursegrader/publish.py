@@ -1,0 +1,282 @@
+"""Publish what students get: a repository with the labs, their data and the helper, and with nothing secret.
+
+``mlcourse publish TARGET`` writes a folder or pushes to a git remote. A publication is one commit. The files that the
+course and the students' repository share are copied; the others are written from the templates in ``students/``.
+Before anything is written, every file to be published, and every file of every earlier publication, is searched for
+lines of solutions, hidden tests, mark schemes and the answers in ``tests/answers``.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import jinja2
+import yaml
+
+from coursegrader import GradingError
+from coursegrader.labs import LEAST, MARKERS, REGIONS, given_text, leaks, read_labs, secret_lines, squeezed, text_of
+from mlcourse.setup_cell import STUDENTS_BRANCH, students_repository
+from mlcourse.student.submit import where_to_hand_in
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATES = Path(__file__).with_name("students")
+COPIED = ("data", "mlcourse", ".ci/setup", ".gitattributes", "CITATION.cff", "LICENSE", "requirements-student.lock")
+# Files and folders of the course that have no place in the students' repository, nor in its history
+PRIVATE = ("solutions", "source", "tests", "coursebook", "coursegrader", "submitted", "autograded", "feedback")
+PRIVATE += ("gradebook.db", "secret.json")
+# Lines that every program may have
+COMMON = re.compile(r"except \w+( as \w+)?:|raise NotImplementedError\(\)")
+# Every change of every file in every commit
+HISTORY = ("log", "--all", "--root", "-m", "--no-renames")
+MARK = "Written by `mlcourse publish`."
+WIDTH = 72
+
+
+def publish(target: str, root: Path = ROOT, labs: Sequence[str] = ()) -> str | None:
+    """Write the students' repository, or bring it up to date.
+
+    Parameters
+    ----------
+    target : str
+        A folder, new or empty or with earlier publications, or the address of a git remote.
+    root : pathlib.Path
+        The repository of the course. What git does not track there is not published.
+    labs : sequence of str
+        The labs to publish, in addition to those that were published before; by default all.
+
+    Returns
+    -------
+    str or None
+        The subject of the new commit, None if nothing has changed since the last publication.
+
+    Raises
+    ------
+    GradingError
+        If a file holds something secret, or the target is no students' repository: then nothing has been written. Or if
+        git cannot commit or push.
+    """
+    with _repository(target) as (folder, is_remote):
+        _check_target(folder, target)
+        before = _published_labs(folder)
+        chosen = _chosen_labs(root, labs, before)
+        files = _files(root, chosen)
+        _check_secrets(files, folder, secrets_of(root))
+        _begin(folder)
+        _write(folder, files)
+        if not _git(folder, "status", "--porcelain", "--untracked-files=no"):
+            return None
+        changed = _git(folder, "diff", "--cached", "--name-only").splitlines()
+        subject = _subject([lab for lab in chosen if lab not in before], changed)
+        _git(folder, "commit", "--quiet", "--message", subject, "--message", MARK)
+        if is_remote:
+            _git(folder, "push", "--quiet", "origin", "HEAD")
+    return subject
+
+
+def secrets_of(root: Path) -> dict[str, str]:
+    """Return every line of the course that students must not see, and what it belongs to.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+
+    Returns
+    -------
+    dict of str
+        For each line of at least `LEAST` visible characters in a solution, a hidden test, a mark scheme or a file of
+        ``tests/answers``, where it stands. Lines that a lab gives to students are left out.
+    """
+    sources = read_labs(root)
+    found = {}
+    for path in sorted((root / "tests" / "answers").glob("*.yml")):
+        lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
+        found |= dict.fromkeys((line for line in lines if len(squeezed(line)) >= LEAST), f"tests/answers/{path.name}")
+    for lab, source in sources.items():
+        for region in REGIONS:
+            found |= dict.fromkeys(secret_lines(source, region), f"the {region.lower()} of {lab}")
+    given = set(leaks(found, "\n".join(map(given_text, sources.values()))))
+    return {line: place for line, place in found.items() if line not in given and not COMMON.fullmatch(line)}
+
+
+@contextlib.contextmanager
+def _repository(target: str) -> Iterator[tuple[Path, bool]]:
+    """Give the folder of the students' repository, and whether it is a temporary clone of a remote."""
+    folder = Path(target).expanduser()
+    is_address = re.match(r"[\w+.-]+://|[^/\\]{2,}:", target) and not folder.exists()
+    if not is_address and not _is_bare(folder):
+        yield folder, False
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        clone = Path(temporary, "students")
+        _git(Path(temporary), "clone", "--quiet", target if is_address else str(folder.resolve()), str(clone))
+        yield clone, True
+
+
+def _is_bare(folder):
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+
+
+def _check_target(folder, target):
+    """Refuse a target that is no empty folder or repository and no earlier publication."""
+    name = without_password(target)
+    if folder.exists() and not folder.is_dir():
+        raise GradingError(f"{name} is a file: name a folder or the address of a git repository")
+    if not (folder / ".git").exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
+        return
+    for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
+        if path.strip("\n").split("/")[0] in PRIVATE:
+            commit = _git(folder, *HISTORY, "--max-count=1", "--format=%h", "--", path.strip("\n"))
+            raise GradingError(
+                f"{name} is no repository for students, since it holds {path} (commit {commit}): name an empty one"
+            )
+    others = _git(folder, "log", "--all", "--invert-grep", "--fixed-strings", f"--grep={MARK}", "--format=%h %s")
+    if others:
+        raise GradingError(
+            f"{name} has a commit that is no publication ({others.splitlines()[0]}): name an empty repository, or take "
+            "that commit out of its history"
+        )
+    if _git(folder, "status", "--porcelain"):
+        raise GradingError(
+            f"{name} has changes that are not committed: see `git status` there, and undo them, for instance with "
+            "`git reset --hard`"
+        )
+
+
+def _published_labs(folder):
+    return [path.name for path in sorted((folder / "labs").glob("lab-*")) if path.is_dir()]
+
+
+def _chosen_labs(root, labs, before):
+    """Return the labs to publish: those that are named or were published before, by default all."""
+    tracked = _tracked(root, ["labs"])
+    known = sorted({name.split("/")[1] for name in tracked if re.fullmatch(r"labs/([^/]+)/\1\.ipynb", name)})
+    if unknown := [lab for lab in labs if lab not in known]:
+        raise GradingError(f"labs/ has no lab {unknown[0]} that git tracks: the labs are {', '.join(known) or 'none'}")
+    return [lab for lab in known if not labs or lab in labs or lab in before]
+
+
+def _files(root, labs):
+    """Return the content of all files to publish, by name."""
+    names = _tracked(root, [*COPIED, *(f"labs/{lab}/{lab}.ipynb" for lab in labs)])
+    files = {name: (root / name).read_bytes() for name in names}
+    students = students_repository(root)
+    course = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    values = {
+        "title": yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["title"],
+        "course": course,
+        "project": course["project"],
+        "build": course["build-system"],
+        "where": where_to_hand_in(root),
+        "students": students,
+        "folder": students.rsplit("/", 1)[1].removesuffix(".git"),
+    }
+    environment = jinja2.Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["quoted"] = lambda value: json.dumps(value, ensure_ascii=False)
+    environment.filters["without_extras"] = lambda requirement: re.sub(r"\[.*?\]", "", requirement)
+    for path in sorted(TEMPLATES.glob("*.jinja")):
+        template = environment.from_string(path.read_text(encoding="utf-8"))
+        files[path.stem] = template.render(values).encode()
+    return files
+
+
+def _tracked(root, names):
+    """Return the names of the files that git tracks under some names in the repository of the course."""
+    return [name for name in _git(root, "ls-files", "-z", "--", *names).split("\0") if name]
+
+
+def _check_secrets(files, folder, secrets):
+    """Refuse something secret in a file to be published, or in any file of the history of the target."""
+    for name, content in files.items():
+        _check_file(name, content, secrets, "")
+    if not (folder / ".git").exists():
+        return
+    checked = {hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() for content in files.values()}
+    for line in _git(folder, "rev-list", "--all", "--objects").splitlines():
+        sha, _, name = line.partition(" ")
+        if name and sha not in checked and _git(folder, "cat-file", "-t", sha) == "blob":
+            checked.add(sha)
+            commit = _git(folder, *HISTORY, "--format=%h", f"--find-object={sha}").splitlines()[-1]
+            content = _git_bytes(folder, "cat-file", "blob", sha)
+            _check_file(name, content, secrets, f" in commit {commit} of the target")
+
+
+def _check_file(name, content, secrets, where):
+    if found := leaks(secrets, text_of(name, content)):
+        is_marker = found[0] in MARKERS
+        what = f"the marker {found[0]}" if is_marker else f"a line of {secrets[found[0]]}: {found[0]}"
+        mend = "begin with an empty repository" if where else "take it out"
+        raise GradingError(f"nothing was published, since {name}{where} holds {what}; {mend}")
+
+
+def _begin(folder):
+    """Make a new repository, unless there is one, and check that git can commit to it."""
+    if not (folder / ".git").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _git(folder, "init", "--quiet")
+    if not _git(folder, "rev-list", "--all", "--max-count=1"):
+        _git(folder, "symbolic-ref", "HEAD", f"refs/heads/{STUDENTS_BRANCH}")
+    try:
+        _git(folder, "var", "GIT_COMMITTER_IDENT")
+        _git(folder, "var", "GIT_AUTHOR_IDENT")
+    except GradingError:
+        raise GradingError(
+            "git does not know who publishes: type `git config --global user.name NAME` and "
+            "`git config --global user.email ADDRESS`"
+        ) from None
+
+
+def _write(folder, files):
+    """Make the files of the repository those of the publication; labs that the course no longer has stay."""
+    for name in _tracked(folder, ["."]):
+        if name not in files and not name.startswith("labs/"):
+            (folder / name).unlink()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    _git(folder, "add", "--update")
+    _git(folder, "add", "--force", "--", *files)
+
+
+def _subject(new, changed):
+    """Return the subject of a commit: the new labs, or else what has changed."""
+    verb, names = "Publish", new
+    if not new:
+        verb, names = "Update", sorted({re.sub(r"^(?:labs/([^/]+)|([^/]+))/.*", r"\1\2", name) for name in changed})
+    if len(subject := f"{verb} {', '.join(names)}") <= WIDTH:
+        return subject
+    return f"{verb} {names[0]} and {len(names) - 1} more"
+
+
+def without_password(text: str) -> str:
+    """Return a text without the user and the password of the addresses in it."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
+
+
+def _git(folder, *arguments):
+    return _git_bytes(folder, *arguments).decode("utf-8", "surrogateescape").strip()
+
+
+def _git_bytes(folder, *arguments):
+    """Run git in a folder and return what it printed."""
+    try:
+        done = subprocess.run(
+            ["git", "-c", "core.quotepath=off", *arguments], cwd=folder, capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        raise GradingError("there is no git on this machine: install it, and run the same command again") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+        reason = next((line for line in said if line.startswith(("fatal:", "error:"))), said[0])
+        raise GradingError(f"git {arguments[0]} did not work: {without_password(reason)}")
+    return done.stdout

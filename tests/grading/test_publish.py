@@ -1,0 +1,355 @@
+"""`mlcourse publish` writes a repository that students can work with, and refuses whatever they must not see."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbgrader.validator import Validator
+from packaging.requirements import Requirement
+
+from course import without_markers
+from coursegrader import GradingError
+from coursegrader.labs import MARKERS, REGIONS, _cell_id, grade_id, grader, read_lab, secret_lines
+from coursegrader.publish import publish, secrets_of
+from mlcourse.cli import main
+from paths import LABS, ROOT
+
+FIRST, SECOND = LABS[:2]
+COPIED = ["data", "mlcourse", ".ci/setup", ".gitattributes", "CITATION.cff", "LICENSE", "requirements-student.lock"]
+COPIED += ["pyproject.toml", "_config.yml", "nbgrader_config.py"]
+COPIED += [f"labs/{lab}" for lab in (FIRST, SECOND)]
+COPIED += [name for lab in (FIRST, SECOND) for name in (f"solutions/{lab}.md", f"tests/answers/{lab}.yml")]
+ANSWER = "def mean_squared_error(y, y_hat):\n    return ((y - y_hat) ** 2).mean()"
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def subjects(folder):
+    return git(folder, "log", "--format=%s").splitlines()
+
+
+def commit_as_publication(folder):
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "Update data", "--message", "Written by `mlcourse publish`.")
+
+
+@pytest.fixture(autouse=True)
+def committer(monkeypatch):
+    """Whoever runs the tests has a name for git."""
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Ada Lovelace")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "ada@example.org")
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A repository of the course with two labs."""
+    root = tmp_path / "course"
+    for name in COPIED:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, root / name, **({"ignore": hidden} if copy is shutil.copytree else {}))
+    git(tmp_path, "init", "--quiet", root)
+    git(root, "add", "--all")
+    return root
+
+
+def hidden(folder, names):
+    return [name for name in names if name in ("__pycache__", ".ipynb_checkpoints")]
+
+
+@pytest.fixture
+def published(course, tmp_path):
+    """A first publication with the first lab."""
+    publish(str(tmp_path / "students"), course, [FIRST])
+    return tmp_path / "students"
+
+
+def change(course, text="New this term: a word on units."):
+    """Change the first lab of the course."""
+    path = course / "labs" / FIRST / f"{FIRST}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1].source += f"\n\n{text}"
+    notebook.cells[1].id = _cell_id(notebook.cells[1], {})
+    nbformat.write(notebook, path)
+
+
+# What is published
+
+
+def test_a_new_folder_becomes_a_repository_with_what_students_need_and_nothing_else(course, tmp_path):
+    assert publish(str(tmp_path / "new" / "students"), course) == f"Publish {FIRST}, {SECOND}"
+    folder = tmp_path / "new" / "students"
+    names = git(folder, "ls-files").splitlines()
+    assert {name.split("/")[0] for name in names} == {
+        *(".ci", ".gitattributes", ".gitignore", "CITATION.cff", "LICENSE", "Makefile", "README.md", "data"),
+        *("environment.yml", "labs", "mlcourse", "pyproject.toml", "requirements-student.lock"),
+    }
+    assert [name for name in names if name.startswith("labs/")] == [f"labs/{lab}/{lab}.ipynb" for lab in LABS[:2]]
+    assert set(git(course, "ls-files", "data", "mlcourse").splitlines()) < set(names)
+    assert git(folder, "status", "--porcelain", "--ignored") == ""
+    assert git(folder, "log", "--format=%an %D") == "Ada Lovelace HEAD -> main"
+
+
+def test_the_course_itself_can_be_published_with_all_its_labs(tmp_path):
+    publish(str(tmp_path / "students"))
+    assert sorted(path.name for path in (tmp_path / "students" / "labs").iterdir()) == LABS
+
+
+def test_a_second_publication_adds_one_commit_and_one_without_changes_adds_none(course, published):
+    assert publish(str(published), course) == f"Publish {SECOND}"
+    assert publish(str(published), course) is None
+    change(course)
+    (course / "mlcourse" / "quiz.py").unlink()
+    git(course, "add", "--update")
+    assert publish(str(published), course) == f"Update {FIRST}, mlcourse"
+    assert subjects(published) == [f"Update {FIRST}, mlcourse", f"Publish {SECOND}", f"Publish {FIRST}"]
+    assert not (published / "mlcourse" / "quiz.py").exists()
+
+
+def test_a_remote_gets_the_same_by_a_push(course, published, tmp_path):
+    remote, clone = tmp_path / "remote.git", tmp_path / "clone"
+    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", remote)
+    assert publish(str(remote), course, [FIRST]) == f"Publish {FIRST}"
+    change(course)
+    assert publish(remote.as_uri(), course, [FIRST]) == f"Update {FIRST}"
+    assert publish(str(remote), course, [FIRST]) is None
+    assert subjects(remote) == [f"Update {FIRST}", f"Publish {FIRST}"]
+    git(tmp_path, "clone", "--quiet", remote, clone)
+    publish(str(published), course, [FIRST])
+    assert git(clone, "rev-parse", "HEAD^{tree}") == git(published, "rev-parse", "HEAD^{tree}")
+
+
+def test_named_labs_join_those_that_were_published_before(course, published):
+    assert os.listdir(published / "labs") == [FIRST]
+    change(course)
+    publish(str(published), course, [SECOND])
+    assert sorted(os.listdir(published / "labs")) == [FIRST, SECOND]
+    assert "a word on units" in (published / "labs" / FIRST / f"{FIRST}.ipynb").read_text("utf-8")
+
+
+def test_a_lab_that_there_is_not_is_named(course, tmp_path):
+    with pytest.raises(GradingError, match=f"no lab lab-99 that git tracks: the labs are {FIRST}, {SECOND}"):
+        publish(str(tmp_path / "students"), course, ["lab-99"])
+    assert not (tmp_path / "students").exists()
+
+
+def test_a_file_that_git_does_not_track_is_not_published(course, tmp_path):
+    (course / "data" / "grades.csv").write_text("Ada,100\n")
+    publish(str(tmp_path / "students"), course)
+    assert not (tmp_path / "students" / "data" / "grades.csv").exists()
+
+
+def test_the_lists_of_packages_are_those_of_students(published):
+    course = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads((published / "pyproject.toml").read_text("utf-8"))["project"]
+    same = ("name", "version", "requires-python", "dependencies", "scripts")
+    assert {key: project[key] for key in same} == {key: course[key] for key in same}
+    assert not {"entry-points", "optional-dependencies"} & set(project)
+    conda = yaml.safe_load((published / "environment.yml").read_text("utf-8"))["dependencies"]
+    names = {one.name for one in map(Requirement, course["dependencies"])}
+    assert {re.match(r"[\w-]+", one)[0] for one in conda if isinstance(one, str)} == {*names, "python", "pip"}
+
+
+def test_the_readme_names_the_address_and_the_first_lab(published):
+    text = (published / "README.md").read_text("utf-8")
+    assert "git clone https://" in text and f"`labs/{FIRST}/{FIRST}.ipynb`" in text
+
+
+# What is refused
+
+
+def refuses(target, course, match):
+    with pytest.raises(GradingError, match=match) as refused:
+        publish(str(target), course)
+    assert "\n" not in str(refused.value)
+
+
+def test_there_are_secrets_of_each_kind_and_none_of_them_is_in_the_labs():
+    secrets = secrets_of(ROOT)
+    places = {place for lab in LABS for place in (f"the solution of {lab}", f"tests/answers/{lab}.yml")}
+    assert places < set(secrets.values()) and len(secrets) > 500 * len(LABS)
+    assert {"the hidden tests", "the mark scheme"} < {place.split(" of ")[0] for place in secrets.values()}
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_secret_line_in_a_file_of_the_course_is_refused_and_nothing_is_written(course, tmp_path, region):
+    secrets = secrets_of(course)
+    source = read_lab(course / "solutions" / f"{FIRST}.md")
+    line = min(line for line in secret_lines(source, region) if line in secrets)
+    with (course / "data" / "README.md").open("a", encoding="utf-8") as readme:
+        readme.write(f"\n    {line}\n")
+    refuses(tmp_path / "students", course, f"data/README.md holds a line of the {region.lower()} of {FIRST}: ")
+    assert not (tmp_path / "students").exists()
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+def test_a_marker_is_refused(course, tmp_path, marker):
+    with (course / "data" / "README.md").open("a", encoding="utf-8") as readme:
+        readme.write(f"\n### {marker}\n")
+    refuses(tmp_path / "students", course, f"data/README.md holds the marker {marker}")
+
+
+def test_a_file_of_answers_is_refused(course, tmp_path):
+    shutil.copy(course / "tests" / "answers" / f"{FIRST}.yml", course / "data" / "notes.yml")
+    git(course, "add", "--all")
+    refuses(tmp_path / "students", course, f"data/notes.yml holds a line of tests/answers/{FIRST}.yml: ")
+    assert not (tmp_path / "students").exists()
+
+
+def test_a_solution_in_the_output_or_in_a_cell_of_a_notebook_is_refused(course, tmp_path):
+    change(course, 'if y.shape != y_hat.shape:\n    raise ValueError("shapes differ")')
+    refuses(tmp_path / "students", course, f"labs/{FIRST}/{FIRST}.ipynb holds a line of ")
+
+
+def test_a_mark_scheme_in_the_history_of_the_target_is_refused_with_its_commit(course, published):
+    scheme = min(line for line, place in secrets_of(course).items() if place == f"the mark scheme of {FIRST}")
+    notes = published / "data" / "notes.md"
+    notes.write_text(scheme)
+    commit_as_publication(published)
+    commit = git(published, "rev-parse", "--short", "HEAD")
+    notes.unlink()
+    commit_as_publication(published)
+    before = git(published, "rev-parse", "HEAD")
+    refuses(published, course, f"data/notes.md in commit {commit} of the target holds a line of the mark scheme")
+    assert git(published, "rev-parse", "HEAD") == before and git(published, "status", "--porcelain") == ""
+
+
+def test_a_secret_on_another_branch_of_a_remote_is_refused_and_nothing_is_pushed(course, published, tmp_path):
+    remote = tmp_path / "remote.git"
+    git(tmp_path, "clone", "--quiet", "--bare", published, remote)
+    git(published, "switch", "--quiet", "--create", "draft")
+    (published / "data" / "notes.yml").write_bytes((course / "tests" / "answers" / f"{FIRST}.yml").read_bytes())
+    commit_as_publication(published)
+    git(published, "push", "--quiet", remote, "draft")
+    refuses(remote, course, r"data/notes.yml in commit \w+ of the target holds a line of tests/answers/")
+    assert subjects(remote) == [f"Publish {FIRST}"]
+
+
+@pytest.mark.parametrize("folder", ["solutions", "tests", "coursegrader"])
+def test_a_target_that_has_or_had_folders_of_the_course_is_refused(course, published, folder):
+    (published / folder).mkdir()
+    (published / folder / "README.md").write_text("Nothing to see.\n")
+    commit_as_publication(published)
+    refuses(published, course, f"no repository for students, since it holds {folder}/README.md .commit")
+    shutil.rmtree(published / folder)
+    commit_as_publication(published)
+    refuses(published, course, f"no repository for students, since it holds {folder}/README.md .commit")
+
+
+def test_a_history_that_is_not_one_of_publications_is_refused(course, published):
+    (published / "data" / "notes.md").write_text("A note.\n")
+    git(published, "add", "--all")
+    git(published, "commit", "--quiet", "--message", "Add a note")
+    refuses(published, course, "a commit that is no publication .*Add a note")
+    assert (published / "data" / "notes.md").exists()
+
+
+def test_a_folder_with_other_files_a_file_and_changes_that_are_not_committed_are_refused(course, published, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("Chapter 1")
+    refuses(tmp_path / "other", course, "holds files, but it is no earlier publication")
+    refuses(tmp_path / "other" / "thesis.txt", course, "is a file")
+    (published / "README.md").write_text("Mine.")
+    refuses(published, course, "changes that are not committed")
+    assert (published / "README.md").read_text() == "Mine."
+
+
+def test_the_repository_of_the_course_is_no_target(course):
+    git(course, "commit", "--quiet", "--message", "All")
+    refuses(course, course, "no repository for students")
+
+
+def test_a_remote_that_cannot_be_reached_is_named_without_its_password(course, tmp_path):
+    refuses(f"file://ada:secret@localhost{tmp_path}/nowhere.git", course, "git clone did not work: (?!.*secret)")
+
+
+def test_who_has_no_name_for_git_is_told_what_to_type(course, tmp_path, monkeypatch):
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "")
+    refuses(tmp_path / "students", course, r"git does not know who publishes: type `git config --global user\.name")
+
+
+def test_the_command_says_what_was_published_and_when_there_is_nothing_to_do(course, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(course)
+    for said in (f"Published to ../students: Publish {FIRST}.\n", "../students is up to date.\n"):
+        with pytest.raises(SystemExit, match="0"):
+            main(["publish", "../students", "--labs", FIRST])
+        assert capsys.readouterr().out == said
+    with pytest.raises(SystemExit, match="Error: labs/ has no lab lab-99"):
+        main(["publish", "../students", "--labs", "lab-99"])
+
+
+# What was published works
+
+
+def mlcourse(folder, *arguments, python=(sys.executable,)):
+    """Run a command of the published helper."""
+    path = os.pathsep.join([str(folder), sysconfig.get_path("purelib")])
+    return subprocess.run(
+        [*python, "-m", "mlcourse.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_in_the_published_repository_the_help_lists_the_commands_of_students_alone(published):
+    # -S hides the course that is installed by a path in site-packages
+    said = mlcourse(published, "--help", python=(sys.executable, "-S")).stdout
+    commands = set(re.findall(r"^    (\w+)", said, re.M))
+    assert {"lab", "update", "doctor"} <= commands
+    assert not commands & {"publish", "release", "grade", "collect", "book"}
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_published_repository(published):
+    result = mlcourse(published, "doctor")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"in {published}" in result.stdout and "1 labs" in result.stdout
+
+
+def test_a_clone_gets_the_next_publication_by_an_update_and_keeps_an_answer(course, published, tmp_path):
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", published, clone)
+    path = clone / "labs" / FIRST / f"{FIRST}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    next(cell for cell in notebook.cells if grade_id(cell) == "mean-squared-error").source = ANSWER
+    nbformat.write(notebook, path)
+    change(course)
+    publish(str(published), course)
+    result = mlcourse(clone, "update")
+    assert result.returncode == 0, result.stderr
+    assert f"{FIRST}: updated, 1 answer kept." in result.stdout and f"{SECOND}: new." in result.stdout
+    sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    assert ANSWER in sources and "a word on units" in "".join(sources)
+
+
+def test_a_published_lab_runs_and_can_be_validated(published, monkeypatch):
+    monkeypatch.chdir(published)
+    monkeypatch.setenv("PYTHONPATH", str(published))
+    path = Path("labs", FIRST, f"{FIRST}.ipynb")
+    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    source = read_lab(ROOT / "solutions" / f"{FIRST}.md")
+    answers = {grade_id(cell): without_markers(cell) for cell in source.cells if grader(cell).get("solution")}
+    notebook = nbformat.read(path, as_version=4)
+    assert "failed" in Validator().validate(str(path))
+    for cell in notebook.cells:
+        cell.source = answers.get(grade_id(cell), cell.source)
+    nbformat.write(notebook, path)
+    assert Validator().validate(str(path)) == {}
