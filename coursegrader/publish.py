@@ -31,7 +31,7 @@ COPIED = ("data", "mlcourse", ".ci/setup", ".gitattributes", "CITATION.cff", "LI
 PRIVATE = ("solutions", "source", "tests", "coursebook", "coursegrader", "submitted", "autograded", "feedback")
 PRIVATE += ("gradebook.db", "secret.json")
 # Lines that every program may have
-COMMON = re.compile(r"except \w+( as \w+)?:|raise NotImplementedError\(\)")
+COMMON = re.compile(r"except \w+( as \w+)?:|raise NotImplementedError\(\)|(from [\w.]+ )?import [\w., ]+")
 # Every change of every file in every commit
 HISTORY = ("log", "--all", "--root", "-m", "--no-renames")
 MARK = "Written by `mlcourse publish`."
