@@ -20,6 +20,7 @@ from coursegrader import GradingError
 from coursegrader.labs import MARKERS, REGIONS, _cell_id, grade_id, grader, read_lab, secret_lines
 from coursegrader.publish import publish, secrets_of
 from mlcourse.cli import main
+from mlcourse.student.submit import WHERE
 from paths import LABS, ROOT
 
 FIRST, SECOND = LABS[:2]
@@ -163,9 +164,9 @@ def test_the_lists_of_packages_are_those_of_students(published):
     assert {re.match(r"[\w-]+", one)[0] for one in conda if isinstance(one, str)} == {*names, "python", "pip"}
 
 
-def test_the_readme_names_the_address_and_the_first_lab(published):
+def test_the_readme_says_where_to_clone_and_how_to_hand_in(published):
     text = (published / "README.md").read_text("utf-8")
-    assert "git clone https://" in text and f"`labs/{FIRST}/{FIRST}.ipynb`" in text
+    assert "git clone https://" in text and "`mlcourse submit 1`" in text and WHERE in text
 
 
 # What is refused
@@ -312,8 +313,13 @@ def test_in_the_published_repository_the_help_lists_the_commands_of_students_alo
     # -S hides the course that is installed by a path in site-packages
     said = mlcourse(published, "--help", python=(sys.executable, "-S")).stdout
     commands = set(re.findall(r"^    (\w+)", said, re.M))
-    assert {"lab", "update", "doctor"} <= commands
+    assert {"lab", "update", "submit", "doctor"} <= commands
     assert not commands & {"publish", "release", "grade", "collect", "book"}
+
+
+def test_submit_runs_a_published_lab_and_says_where_it_goes(published):
+    result = mlcourse(published, "submit", FIRST)
+    assert "Exercise 1 · " in result.stdout and result.stdout.endswith(f"{WHERE}\n"), result.stderr
 
 
 def test_the_doctor_finds_nothing_wrong_with_the_published_repository(published):
