@@ -1,5 +1,6 @@
 """The roster names the class, files find their people, and marks and feedback go back to them."""
 
+import contextlib
 import csv
 import io
 import json
@@ -7,8 +8,10 @@ import re
 import zipfile
 
 import pytest
+from nbgrader.api import Gradebook
 
 from classroom import Classroom
+from course import make_course
 from coursegrader import GradingError
 from coursegrader.collect import collect
 from coursegrader.export import export
@@ -16,6 +19,7 @@ from coursegrader.people import NOTHING
 from coursegrader.report import write_report
 from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster
 from coursegrader.worksheet import fill_worksheet, write_archive
+from mlcourse.cli import main
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -435,3 +439,47 @@ def test_an_archive_without_anybody_is_refused(room, tmp_path):
     with pytest.raises(GradingError, match="no number of a participant is known"):
         write_archive(tmp_path / "feedback.zip", LAB, {"ada": tmp_path / "ada.html"})
     assert not (tmp_path / "feedback.zip").exists()
+
+
+@pytest.fixture
+def course(tmp_path, capsys, bubblewrap):
+    """A course with one lab, and the instructor's command there, which returns its exit code and what it says."""
+    root = tmp_path / "course"
+    root.mkdir()
+    make_course(root, [LAB])
+
+    def type(*words):
+        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        return exit.value.code, said.out + said.err
+
+    return root, type
+
+
+def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, tmp_path):
+    root, type = course
+    assert type("roster", written(tmp_path / "people.csv", MOODLE))[0] == 0
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        archive.writestr(in_moodle("Ada Lovelace", 7), RELEASED)
+    assert type("collect", LAB, tmp_path / "class.zip") == (0, "Collected 1 submissions in submitted/.\n")
+    code, said = type("grade", LAB, "--workers", "1")
+    assert code == 0 and said.splitlines()[-1].endswith("; 2 on the roster handed in nothing.")
+    assert type("report", LAB)[0] == 0
+    page = (root / "reports" / f"{LAB}.html").read_text("utf-8")
+    assert "2 handed in nothing: Ben King (1003), Zoé O&#39;Brien-Müller (1002)." in page
+    assert type("feedback", LAB, "--archive", "feedback.zip")[0] == 0
+    with zipfile.ZipFile(root / "feedback.zip") as archive:
+        (name,) = archive.namelist()
+        assert of_moodle(name) == 7
+        assert archive.read(name) == (root / "feedback" / "1001" / LAB / f"{LAB}.html").read_bytes()
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as gradebook:
+        largest = gradebook.find_assignment(LAB).max_score
+        gradebook.find_submission(LAB, "1001").notebooks[0].grades[0].extra_credit = 1.5
+        gradebook.db.commit()
+    sheet = written(tmp_path / "sheet.csv", WORKSHEET.replace("4.00", f"{largest:.2f}"))
+    words = ("export", LAB, "--style", "moodle", "--worksheet", sheet, "--unfinished")
+    assert type(*words) == (0, "Written: grades.csv\n")
+    assert (root / "grades.csv").read_bytes().decode().count('grading, ",1.5,') == 1
+    code, said = type("export", "--style", "moodle", "--worksheet", sheet)
+    assert "a worksheet is of one lab in Moodle" in code
