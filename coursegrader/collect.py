@@ -85,14 +85,11 @@ class Collected:
         The student's notebook in ``submitted/``; None if nothing was collected.
     notes : list of str
         Sentences for the instructor: what is unusual about the submission, or why it was not collected.
-    number : str or None
-        Moodle's number of a person of the roster, in this lab.
     """
 
     student: str
     path: Path | None
     notes: list[str] = field(default_factory=list)
-    number: str | None = None
 
 
 class _Unusable(Exception):
@@ -133,7 +130,13 @@ class _Budget:
             raise _Unusable("it unpacks to more than a student's work can be")
 
 
-def collect(lab: str, files: list[Path], root: Path, people: Sequence[Person] = ()) -> list[Collected]:
+def collect(
+    lab: str,
+    files: list[Path],
+    root: Path,
+    people: Sequence[Person] = (),
+    keep: Callable[[dict[str, str]], None] = lambda numbers: None,
+) -> list[Collected]:
     """Collect the submissions of a lab.
 
     A problem with one student does not affect the others. A second run with the same files changes nothing.
@@ -148,6 +151,8 @@ def collect(lab: str, files: list[Path], root: Path, people: Sequence[Person] = 
         The course folder, with ``source/``.
     people : sequence of Person
         The roster. Without one, nobody is looked for.
+    keep : callable
+        Called with Moodle's numbers of the people of the roster, by student, before anything is collected.
 
     Returns
     -------
@@ -164,6 +169,7 @@ def collect(lab: str, files: list[Path], root: Path, people: Sequence[Person] = 
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
         classes = [_by_student(_files(path, opened), lab, labs) for path in files]
         found = _matched(classes, list(people), lab, root)
+        keep({one.person.student: one.number for one in found.values() if one.person and one.number})
         names = {student: one.person.student if one.person else student for student, one in found.items()}
         alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
         collected = []
@@ -175,7 +181,7 @@ def collect(lab: str, files: list[Path], root: Path, people: Sequence[Person] = 
                     continue
                 one = _collect_student(name, students[student], lab, source, root)
                 notes = [*filter(None, [matched.note]), *one.notes]
-                collected.append(replace(one, notes=notes, number=matched.number))
+                collected.append(replace(one, notes=notes))
         return collected
 
 

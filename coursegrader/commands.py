@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -179,8 +180,8 @@ def collect(options):
     from coursegrader.submissions import shown
 
     lab, people = known(options), people_of(options)
-    collected = collect(lab, options.files, options.root, people)
-    keep_numbers(people, lab, collected, options.root)
+    keep = partial(keep_numbers, people, lab, root=options.root)
+    collected = collect(lab, options.files, options.root, people, keep)
     for one in collected:
         for note in one.notes:
             print(f"{shown(one.student)}: {note}")

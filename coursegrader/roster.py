@@ -22,7 +22,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook, MissingEntry
 
 from coursegrader import GradingError
-from coursegrader.collect import Collected, identifier
+from coursegrader.collect import identifier
 from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.scores import one_line
@@ -54,6 +54,7 @@ CANVAS = {
 }
 PLAIN = {"id": "student", "last name": "last_name", "first name": "first_name", "email": "email", "group": "group"}
 BY = {"moodle": ("id_number", "username", "email"), "canvas": ("username", "id_number", "lms_user_id")}
+MEND = "save it as CSV with commas and in UTF-8, or delete it and type `mlcourse roster FILE` again"
 NOBODY = re.compile(r"\s+Points Possible|Student, Test", re.IGNORECASE)
 
 
@@ -217,9 +218,9 @@ def read_roster(gradebook: Gradebook, root: Path) -> list[Person]:
             rows = list(reader)
         missing = {"student", *IN_FILE} - set(reader.fieldnames or ())
     except (OSError, ValueError, csv.Error) as error:
-        raise GradingError(f"{path} cannot be read ({error}): delete it and type `mlcourse roster FILE`") from None
+        raise GradingError(f"{path} cannot be read ({error}): {MEND}") from None
     if missing:
-        raise GradingError(f"{path} lacks {', '.join(sorted(missing))}: delete it and type `mlcourse roster FILE`")
+        raise GradingError(f"{path} lacks the columns {', '.join(sorted(missing))}: {MEND}")
     students = {one.id: one for one in gradebook.students}
     people = []
     for row in rows:
@@ -251,13 +252,12 @@ def write_roster(people: list[Person], root: Path) -> None:
     write_whole(root / FILE, table.getvalue())
 
 
-def keep_numbers(people: list[Person], lab: str, collected: list[Collected], root: Path) -> None:
-    """Write the numbers that Moodle gave the collected people of the roster in a lab to ``roster.csv``."""
-    by_student = {one.student: one for one in people}
-    new = {one.student: one.number for one in collected if one.number and one.path}
-    if any(by_student[student].numbers.get(lab) != number for student, number in new.items()):
-        for student, number in new.items():
-            by_student[student].numbers[lab] = number
+def keep_numbers(people: list[Person], lab: str, numbers: dict[str, str], root: Path) -> None:
+    """Write the numbers that Moodle gave people of the roster in a lab, by student, to ``roster.csv``."""
+    new = [one for one in people if one.numbers.get(lab) != numbers.get(one.student, one.numbers.get(lab))]
+    for one in new:
+        one.numbers[lab] = numbers[one.student]
+    if new:
         write_roster(people, root)
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from functools import partial
 
 import pytest
 from nbgrader.api import Gradebook
@@ -13,6 +14,7 @@ from nbgrader.api import Gradebook
 from classroom import Classroom
 from course import make_course
 from coursegrader import GradingError
+from coursegrader import collect as module
 from coursegrader.collect import collect
 from coursegrader.export import export
 from coursegrader.people import NOTHING
@@ -71,8 +73,7 @@ def hand_in(room, tmp_path):
             for name in names:
                 archive.writestr(zipfile.ZipInfo(name, (2026, 3, day, 10, 0, 0)), notebook(name))
         people = read_roster(room.gradebook, room.root)
-        collected = collect(LAB, [path], room.root, people)
-        keep_numbers(people, LAB, collected, room.root)
+        collected = collect(LAB, [path], room.root, people, partial(keep_numbers, people, LAB, root=room.root))
         return {one.student: " ".join(one.notes) for one in collected}
 
     return hand_in
@@ -264,6 +265,30 @@ def test_a_name_does_not_replace_what_was_collected_otherwise(room, enrol, hand_
     enrol(MOODLE)
     assert hand_in(f"1001/{LAB}.ipynb", f"1003/{LAB}.ipynb") == {"1001": "", "1003": ""}
     assert "something else was collected for 1001" in hand_in(in_moodle("Ada Lovelace", 7), day=3)["Ada-Lovelace_7"]
+
+
+def test_a_collecting_that_was_interrupted_goes_on_with_the_same_people(room, enrol, hand_in, monkeypatch):
+    enrol(MOODLE)
+    put, names = module._put, [in_moodle("Ada Lovelace", 7), in_moodle("Ben King", 8)]
+
+    def interrupted(new, date, student, *rest):
+        if student == "1003":
+            raise KeyboardInterrupt
+        return put(new, date, student, *rest)
+
+    monkeypatch.setattr(module, "_put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hand_in(*names)
+    monkeypatch.undo()
+    assert hand_in(*names) == {"1001": "", "1003": ""} and collected(room) == {"1001", "1003"}
+
+
+def test_a_roster_that_a_spreadsheet_saved_in_another_form_is_refused_in_a_sentence(room, enrol):
+    enrol(MOODLE)
+    path = room.root / "roster.csv"
+    path.write_text(path.read_text("utf-8").replace(",", ";"), "utf-8")
+    with pytest.raises(GradingError, match="save it as CSV with commas and in UTF-8"):
+        people(room)
 
 
 def test_what_was_collected_before_the_roster_stays_where_it_is(room, enrol, hand_in):
