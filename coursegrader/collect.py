@@ -15,7 +15,8 @@ A folder around all of that, as unpacking a zip makes it, is skipped. It is that
 name and a notebook that is not just named after a lab; otherwise it is the folder of one student.
 
 The number that an LMS adds to a name stays in the student's identifier: it distinguishes students of the same name, and
-the export of grades needs it. A zip with the notebook may replace the notebook.
+the export of grades needs it. If the person is on the roster, the identifier is that of the roster instead, see
+`coursegrader.people.match`. A zip with the notebook may replace the notebook.
 
 A submission is replaced only by a newer one. The older one, with its graded notebook and feedback, moves to
 ``replaced/LAB/STUDENT/DATE/``, since nbgrader takes any folder in ``submitted/`` for a student. The ``timestamp.txt``
@@ -35,7 +36,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ from typing import BinaryIO
 
 from coursegrader import GradingError
 from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected
+from coursegrader.people import Match, Person, match
 from coursegrader.submissions import (
     MAX_BYTES,
     check_timestamp,
@@ -131,7 +133,13 @@ class _Budget:
             raise _Unusable("it unpacks to more than a student's work can be")
 
 
-def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
+def collect(
+    lab: str,
+    files: list[Path],
+    root: Path,
+    people: Sequence[Person] = (),
+    keep: Callable[[dict[str, str]], None] = lambda numbers: None,
+) -> list[Collected]:
     """Collect the submissions of a lab.
 
     A problem with one student does not affect the others. A second run with the same files changes nothing.
@@ -144,6 +152,10 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
         Zips, folders or single notebooks, taken in this order.
     root : pathlib.Path
         The course folder, with ``source/``.
+    people : sequence of Person
+        The roster. Without one, nobody is looked for.
+    keep : callable
+        Called with Moodle's numbers of the people of the roster, by student, before anything is collected.
 
     Returns
     -------
@@ -159,14 +171,34 @@ def collect(lab: str, files: list[Path], root: Path) -> list[Collected]:
     with ExitStack() as opened:
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
         classes = [_by_student(_files(path, opened), lab, labs) for path in files]
-        alike = _of_one_identifier({student for students in classes for student in students})
-        return [
-            Collected(shown(student), None, [f"Not collected: {alike[student]}."])
-            if student in alike
-            else _collect_student(student, students[student], lab, source, root)
-            for students in classes
-            for student in sorted(students)
-        ]
+        found = _matched(classes, list(people), lab, root)
+        keep({one.person.student: one.number for one in found.values() if one.person and one.number})
+        names = {student: one.person.student if one.person else student for student, one in found.items()}
+        alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
+        collected = []
+        for students in classes:
+            for student in sorted(students):
+                name, matched = names.get(student, student), found.get(student, Match())
+                if name in alike:
+                    collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
+                    continue
+                one = _collect_student(name, students[student], lab, source, root)
+                notes = [*filter(None, [matched.note]), *one.notes]
+                collected.append(replace(one, notes=notes))
+        return collected
+
+
+def _matched(classes, people, lab, root):
+    """Return whose of the roster the files of each student are."""
+    if not people:
+        return {}
+    kinds, identifiers = {}, {}
+    for student, handed_in in (item for students in classes for item in students.items()):
+        lms = all(one.by_lms for one in handed_in)
+        kinds[student] = ("canvas" if all(one.version for one in handed_in) else "moodle") if lms else None
+        with suppress(GradingError):
+            identifiers[student] = identifier(student)
+    return match(kinds, identifiers, people, lab, root)
 
 
 # Files in a zip or a folder

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,7 @@ EXAMPLES = """
 For instructors, a lab's way through a term:
   mlcourse release lab-01-toy-regression             make the students' notebook
   mlcourse publish ADDRESS                           bring the students' repository up to date
+  mlcourse roster participants.csv                   say who is in the class
   mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
   mlcourse grade lab-01-toy-regression               grade it
   mlcourse report lab-01-toy-regression              see how the class did
@@ -64,6 +66,11 @@ def add_commands(command):
     which = "the labs to add to those that were published before (default: all labs)"
     one.add_argument("--labs", metavar="LAB", nargs="+", default=[], help=which)
 
+    says = "put the people of the class on the roster, or update it"
+    one = command("roster", in_course(roster), says, "mlcourse roster ~/Downloads/participants.csv")
+    says = "a CSV of Moodle's participants or Canvas's gradebook, or one with the columns id, last name, first name"
+    one.add_argument("file", metavar="FILE", type=Path, help=says)
+
     one = for_lab(
         "collect",
         collect,
@@ -89,7 +96,9 @@ def add_commands(command):
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
     for_lab("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
-    for_lab("feedback", feedback, "write a page for each student", "mlcourse feedback lab-01-toy-regression")
+    says, example = "write a page for each student", "mlcourse feedback lab-01-toy-regression --archive feedback.zip"
+    one = for_lab("feedback", feedback, says, example)
+    one.add_argument("--archive", type=Path, metavar="FILE", help="also write the zip of feedback files for Moodle")
 
     one = command("export", in_course(export), "write the grades as a table", "mlcourse export --style moodle")
     one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
@@ -100,6 +109,8 @@ def add_commands(command):
     names = ["Username", "Email address", "ID number"]
     one.add_argument("--identifier", choices=names, default=names[0], help="how Moodle knows students (%(default)s)")
     one.add_argument("--to", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
+    says = "Moodle's grading worksheet of the one lab; the table is this worksheet with the grades filled in"
+    one.add_argument("--worksheet", type=Path, metavar="FILE", help=says)
     one.add_argument("--unfinished", action="store_true", help="also while written answers wait to be marked")
 
     for_lab(
@@ -150,12 +161,44 @@ def publish(options):
     print(f"Published to {target}: {subject}." if subject else f"{target} is up to date.")
 
 
+def roster(options):
+    """Put the people of a CSV on the roster, and print who is not in it."""
+    from coursegrader.files import one_at_a_time
+    from coursegrader.grade import gradebook_of
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.roster import FILE, update_roster
+
+    with one_at_a_time(options.root), gradebook_of(nbgrader_config(options.root)) as gradebook:
+        people, absent = update_roster(options.file, gradebook, options.root)
+    print(f"On the roster: {len(people)} of {options.file}, in the gradebook and {FILE}.")
+    if absent:
+        print(
+            f"Not in {options.file}, but still on the roster: {', '.join(absent)}. Delete the rows of those who have "
+            f"left in {FILE}."
+        )
+
+
+def people_of(options):
+    """Return the people on the roster; the gradebook is not opened if there is none."""
+    from coursegrader.grade import gradebook_of
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.roster import FILE, read_roster
+
+    if not (options.root / FILE).exists():
+        return []
+    with gradebook_of(nbgrader_config(options.root)) as gradebook:
+        return read_roster(gradebook, options.root)
+
+
 def collect(options):
     """Collect the submissions of a class, and print notes on them."""
     from coursegrader.collect import collect
+    from coursegrader.roster import keep_numbers
     from coursegrader.submissions import shown
 
-    collected = collect(known(options), options.files, options.root)
+    lab, people = known(options), people_of(options)
+    keep = partial(keep_numbers, people, lab, root=options.root)
+    collected = collect(lab, options.files, options.root, people, keep)
     for one in collected:
         for note in one.notes:
             print(f"{shown(one.student)}: {note}")
@@ -195,7 +238,8 @@ def grade(options):
         print(f"{shown(student)}: {sentence}")
     refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
     same = f"; {done.unchanged} had not changed" if done.unchanged else ""
-    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}.")
+    silent = f"; {done.silent} on the roster handed in nothing" if done.silent else ""
+    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}{silent}.")
     if done.late:
         print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
     if done.missed:
@@ -237,10 +281,12 @@ def report(options):
     from coursegrader.grade import gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.report import write_report
+    from coursegrader.roster import handed_in_nothing, read_roster
 
-    told, config = [], nbgrader_config(options.root)
+    told, config, lab = [], nbgrader_config(options.root), known(options)
     with gradebook_of(config) as gradebook:
-        path = write_report(known(options), options.root, gradebook, told.append, config)
+        silent = handed_in_nothing(read_roster(gradebook, options.root), lab, gradebook, options.root)
+        path = write_report(lab, options.root, gradebook, told.append, config, silent)
     for sentence in told:
         print(sentence, file=sys.stderr)
     print(f"Written: {path}")
@@ -270,6 +316,7 @@ def feedback(options):
     from coursegrader.labs import nbgrader_config
     from coursegrader.scores import automatic_points
     from coursegrader.submissions import shown
+    from coursegrader.worksheet import write_archive
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
@@ -295,6 +342,11 @@ def feedback(options):
     for student in missed:
         print(f"{shown(student)}: no feedback from {shown(notebooks[student])}; type `mlcourse grade {lab}`.")
     print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
+    if options.archive:
+        written = {student: page for student, page in pages.items() if student not in missed}
+        for student in write_archive(options.archive, lab, written, people_of(options)):
+            print(f"{shown(student)}: not in the archive, since no archive of Moodle gave a number of theirs.")
+        print(f"Written: {options.archive}")
     name_the_ungraded(options)
     if missed:
         more = written_down(result["log"], f"feedback {lab}", root)
@@ -307,17 +359,33 @@ def export(options):
     from coursegrader.export import export
     from coursegrader.grade import gradebook_of
     from coursegrader.labs import nbgrader_config
+    from coursegrader.roster import read_roster
+    from coursegrader.submissions import shown
+    from coursegrader.worksheet import fill_worksheet
 
     with gradebook_of(nbgrader_config(options.root)) as gradebook:
-        export(
-            options.root,
-            gradebook,
-            options.to,
-            options.style,
-            labs=options.labs or None,
-            identifier=options.identifier,
-            unfinished=options.unfinished,
-        )
+        people = read_roster(gradebook, options.root)
+        if options.worksheet:
+            if options.style != "moodle" or len(options.labs) != 1:
+                raise GradingError("a worksheet is of one lab in Moodle: type mlcourse export LAB --style moodle ...")
+            to, (lab,) = options.root / options.to, options.labs
+            left = fill_worksheet(
+                options.worksheet, to, lab, options.root, gradebook, people, unfinished=options.unfinished
+            )
+            if left:
+                names = ", ".join(map(shown, left))
+                print(f"Not in {options.worksheet}, or locked there: {names}. Enter their grades by hand.")
+        else:
+            export(
+                options.root,
+                gradebook,
+                options.to,
+                options.style,
+                labs=options.labs or None,
+                identifier=options.identifier,
+                people=people,
+                unfinished=options.unfinished,
+            )
     print(f"Written: {options.to}")
 
 

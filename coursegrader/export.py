@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from nbgrader.api import Gradebook, Student
 
 from coursegrader import GradingError
 from coursegrader.files import write_whole
+from coursegrader.people import NOTHING, Person
 from coursegrader.result_cache import not_graded
+from coursegrader.roster import handed_in_nothing
 from coursegrader.scores import one_line, read_scores
 from coursegrader.submissions import shown
 
@@ -20,7 +23,7 @@ FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # first characters of formulas in spr
 
 
 @dataclass
-class _Result:
+class Result:
     """The result of a student in a lab: the points that count, the penalty for lateness, and the graders' comments."""
 
     points: float
@@ -37,12 +40,14 @@ def export(
     *,
     identifier: str = "Email address",
     canvas_ids: dict[str, str] | None = None,
+    people: Sequence[Person] = (),
     unfinished: bool = False,
 ) -> Path:
     """Write the points of the class as CSV, a row for each student.
 
     The points that count are those of the gradebook less the penalty for lateness, never below 0. The cell is empty if
-    a student handed in nothing: an import must not turn "nothing yet" into zero points.
+    a student handed in nothing: an import must not turn "nothing yet" into zero points. The table for a spreadsheet
+    says "handed in nothing" of those on the roster.
 
     Parameters
     ----------
@@ -57,15 +62,18 @@ def export(
         - moodle: the `identifier`, then for each lab a column of points and one of feedback, the comments on written
           answers, for Grades > Import > CSV file. Moodle asks what each column is; map both columns of a lab.
         - canvas: Student, ID, SIS User ID, SIS Login ID, Section, a column for each lab, and the row "Points Possible".
-          ID is nbgrader's ``lms_user_id``, SIS Login ID the student's name in the gradebook; Canvas uses the first of
-          them that it knows, then the name.
+          ID is nbgrader's ``lms_user_id``, the others are those of the roster, or else SIS Login ID is the student's
+          name in the gradebook; Canvas uses the first of them that it knows, then the name.
     labs : list of str, optional
         Names of the labs, in this order. The default is every lab for which anything was handed in, by name.
     identifier : {"Email address", "ID number", "Username"}
-        How Moodle knows the students. The email is that of the gradebook, the others are the student's name there.
+        How Moodle knows the students. The email is that of the gradebook, the others are those of the roster, or else
+        the student's name in the gradebook.
     canvas_ids : dict of str to str, optional
         Canvas's number of each assignment, by lab: the heading becomes "LAB (number)". Without it, Canvas looks for an
         assignment by name, and makes a new one if there is none.
+    people : sequence of Person
+        The roster.
     unfinished : bool, default False
         Write the file although answers still wait to be marked; they count 0.
 
@@ -87,18 +95,20 @@ def export(
     if not labs:
         raise GradingError("nothing was handed in for any lab, so there is nothing to export")
     if not unfinished:
-        _refuse_unfinished(labs, gradebook, root)
+        refuse_unfinished(labs, gradebook, root)
     largest = {lab: gradebook.find_assignment(lab).max_score for lab in labs}
-    results = {lab: _results(lab, gradebook) for lab in labs}
+    results = {lab: results_of(lab, gradebook) for lab in labs}
+    roster = {one.student: one for one in people}
+    silent = {(one.student, lab) for lab in labs for one in handed_in_nothing(people, lab, gradebook, root)}
     students = sorted(gradebook.students, key=lambda one: (one.last_name or "", one.first_name or "", one.id))
     if style == "spreadsheet":
-        rows = _spreadsheet(students, largest, results)
+        rows = _spreadsheet(students, largest, results, silent)
     elif style == "moodle":
-        rows = _moodle(students, largest, results, identifier)
+        rows = _moodle(students, largest, results, identifier, roster)
     else:
-        rows = _canvas(students, largest, results, canvas_ids or {})
+        rows = _canvas(students, largest, results, canvas_ids or {}, roster)
     table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    csv.writer(table, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
     write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
     return root / to
 
@@ -107,7 +117,7 @@ def _is_handed_in(assignment, root):
     return bool(assignment.submissions) or any((root / "submitted").glob(f"*/{assignment.name}"))
 
 
-def _refuse_unfinished(labs, gradebook, root):
+def refuse_unfinished(labs, gradebook, root):
     """Refuse a class in which written answers wait to be marked, or submissions to be graded."""
     parts = []
     for lab in labs:
@@ -126,7 +136,8 @@ def _refuse_unfinished(labs, gradebook, root):
         )
 
 
-def _results(lab, gradebook):
+def results_of(lab: str, gradebook: Gradebook) -> dict[str, Result]:
+    """Return the result of each student who handed in a lab."""
     results = {}
     for submission in gradebook.find_assignment(lab).submissions:
         penalty = sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks)
@@ -138,28 +149,36 @@ def _results(lab, gradebook):
             if comment.comment
         )
         text = "; ".join(f"{name}: {comment}" for name, comment in comments)
-        results[submission.student_id] = _Result(points, submission.score - points, text)
+        results[submission.student_id] = Result(points, submission.score - points, text)
     return results
 
 
-def _spreadsheet(students, largest, results):
+def _spreadsheet(students, largest, results, silent):
     total = sum(largest.values())
     headings = [f"{lab} (of {_number(points)})" for lab, points in largest.items()]
     total_heading = f"Total (of {_number(total)})"
     yield ["Student", "Last name", "First name", "Email", *headings, total_heading, "Percent", "Late penalty"]
     for student in students:
-        own = [results[lab].get(student.id) for lab in largest]
-        points = sum(one.points for one in own if one)
+        own = {lab: results[lab].get(student.id) for lab in largest}
+        points = sum(one.points for one in own.values() if one)
         yield [
             *(student.id, student.last_name, student.first_name, student.email),
-            *(one.points if one else None for one in own),
-            *(points, 100 * points / total if total else None, sum(one.penalty for one in own if one)),
+            *(one.points if one else NOTHING if (student.id, lab) in silent else None for lab, one in own.items()),
+            *(points, 100 * points / total if total else None, sum(one.penalty for one in own.values() if one)),
         ]
 
 
-def _moodle(students, largest, results, identifier):
-    names = {one.id: one.email if identifier == "Email address" else one.id for one in students}
+def _moodle(students, largest, results, identifier, roster):
+    if identifier == "Email address":
+        names = {one.id: one.email for one in students}
+    else:
+        names = {one.id: _moodle_name(roster.get(one.id, Person(one.id)), identifier) for one in students}
     if missing := [student for student, name in names.items() if not name]:
+        if identifier != "Email address":
+            raise GradingError(
+                f"{len(missing)} on the roster have no {identifier}, the first is {missing[0]}: choose another "
+                f"--identifier of {', '.join(IDENTIFIERS)}"
+            )
         who = f"{len(missing)} student{' has' if len(missing) == 1 else 's have'}"
         raise GradingError(
             f"{who} no email in the gradebook, the first is {missing[0]}: add it with "
@@ -168,17 +187,26 @@ def _moodle(students, largest, results, identifier):
     yield [identifier, *(heading for lab in largest for heading in (lab, f"{lab} (feedback)"))]
     for student in students:
         own = [results[lab].get(student.id) for lab in largest]
+        # No words for somebody who handed in nothing: a comment that is imported overrides the grade in Moodle
         pairs = [(one.points, one.comments) if one else (None, None) for one in own]
         yield [names[student.id], *(part for pair in pairs for part in pair)]
 
 
-def _canvas(students, largest, results, canvas_ids):
+def _moodle_name(person, identifier):
+    """Return a person's name in Moodle, which is that in the gradebook unless the roster knows better."""
+    own = {"ID number": person.id_number, "Username": person.username}
+    return own[identifier] or ("" if person.student in (*own.values(), person.email) else person.student)
+
+
+def _canvas(students, largest, results, canvas_ids, roster):
     headings = [f"{lab} ({canvas_ids[lab]})" if lab in canvas_ids else lab for lab in largest]
     yield ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *headings]
     yield ["    Points Possible", "", "", "", "", *largest.values()]
     for student in students:
         own = [results[lab].get(student.id) for lab in largest]
-        who = [_canvas_name(student), student.lms_user_id, "", student.id, ""]
+        known = roster.get(student.id, Person(student.id))
+        login = known.username or student.id
+        who = [_canvas_name(student), student.lms_user_id, known.id_number, login, known.group]
         yield who + [one.points if one else None for one in own]
 
 
@@ -186,7 +214,7 @@ def _canvas_name(student: Student):
     return ", ".join(part for part in (student.last_name, student.first_name) if part) or student.id
 
 
-def _cell(value):
+def cell(value: str | float | None) -> str | float:
     """Return a value for the file: texts are escaped so that no spreadsheet takes them for formulas."""
     if isinstance(value, str):
         # Many spreadsheets end a cell at a semicolon, and read what follows a quotation mark as its text

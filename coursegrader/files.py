@@ -57,8 +57,8 @@ def read_ordinary(path: Path, most: int) -> bytes | None:
     return content if len(content) <= most else None
 
 
-def write_whole(path: Path, text: str, encoding: str = "utf-8", errors: str = "strict") -> None:
-    """Write a file as a whole: on any error it stays as it was.
+def write_whole(path: Path, content: str | bytes, encoding: str = "utf-8", errors: str = "strict") -> None:
+    """Write a file as a whole, bytes or encoded text: on any error it stays as it was.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def write_whole(path: Path, text: str, encoding: str = "utf-8", errors: str = "s
         If there is no room for it.
     """
     path = Path(os.path.realpath(path))
-    content = text.encode(encoding, errors)
+    content = content.encode(encoding, errors) if isinstance(content, str) else content
     with told_of_room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # such as /dev/stdout, which nothing may replace

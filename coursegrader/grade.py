@@ -35,6 +35,7 @@ from coursegrader.labs import cells_that_differ, nbgrader_config
 from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
 from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
+from coursegrader.roster import handed_in_nothing, read_roster
 from coursegrader.scores import automatic_points, read_autograded
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
@@ -60,13 +61,14 @@ class Summary:
 
     `graded` counts submissions graded now, `unchanged` those graded before. Of those graded now, `refused` were not
     run, and in `late` ones a time limit decided a result. `notes` holds remarks on students' submissions, `missed` the
-    reasons why submissions could not be graded.
+    reasons why submissions could not be graded. `silent` people are on the roster and handed in nothing.
     """
 
     graded: int = 0
     unchanged: int = 0
     refused: int = 0
     late: int = 0
+    silent: int = 0
     seconds: float = 0.0
     notes: list[tuple[str, str]] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
@@ -218,6 +220,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             with uninterrupted():
                 record.commit()
                 graded.write()
+        summary.silent = len(handed_in_nothing(read_roster(gradebook, root), lab, gradebook, root))
     summary.seconds = time.monotonic() - begin
     return summary
 

@@ -4,7 +4,7 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -18,6 +18,7 @@ from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
 from coursegrader.files import write_whole
+from coursegrader.people import Person
 from coursegrader.scores import joined, read_autograded, read_scores
 from coursegrader.similarity import SimilarPairs, similar_pairs
 from coursegrader.submissions import shown
@@ -40,6 +41,7 @@ def write_report(
     gradebook: Gradebook,
     tell: Callable[[str], None] = lambda sentence: None,
     config: Config | None = None,
+    silent: Sequence[Person] = (),
 ) -> Path:
     """Write ``reports/LAB.html``: one page without scripts that needs no other file and no network.
 
@@ -56,6 +58,8 @@ def write_report(
         Called with a sentence on every student whose autograded notebook cannot be read. The page leaves them out.
     config : traitlets.config.Config, optional
         nbgrader's configuration, which may set the traits of `SimilarPairs`.
+    silent : sequence of Person
+        Those on the roster who handed in nothing.
 
     Returns
     -------
@@ -93,7 +97,8 @@ def write_report(
     for student in unread:
         notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
         tell(f"{shown(student)}: {shown(notebook)} cannot be read; type `mlcourse grade {lab}`.")
-    text = page.render(lab=lab, title=title, n_students=len(students), unread=unread, **content)
+    names = sorted(shown(f"{one.name} ({one.student})" if one.name != one.student else one.student) for one in silent)
+    text = page.render(lab=lab, title=title, n_students=len(students), unread=unread, silent=names, **content)
     path = root / "reports" / f"{lab}.html"
     write_whole(path, text, errors="replace")
     return path

@@ -1,0 +1,219 @@
+"""Give grades and feedback files back to a Moodle assignment, in the forms that it takes.
+
+Both find people by Moodle's number of the participant, which `mlcourse collect` keeps: in ``roster.csv`` for people of
+the roster, at the end of the identifier for others. Which columns Moodle reads is in its source,
+`mod/assign/feedback/offline/importgradeslib.php`; which names of feedback files, in
+`mod/assign/feedback/file/importziplib.php`.
+"""
+
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+
+from coursegrader import GradingError
+from coursegrader.export import cell, refuse_unfinished, results_of
+from coursegrader.files import write_whole
+from coursegrader.people import NOTHING, Person
+from coursegrader.roster import handed_in_nothing
+
+FIELD = re.compile(r'(?P<text>"(?:[^"]|"")*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)')
+NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
+MIDNIGHT = (2000, 1, 1, 0, 0, 0)  # the date of every entry, so that the same pages make the same zip
+
+
+def fill_worksheet(
+    worksheet: Path,
+    to: Path,
+    lab: str,
+    root: Path,
+    gradebook: Gradebook,
+    people: Sequence[Person] = (),
+    *,
+    unfinished: bool = False,
+) -> list[str]:
+    """Write Moodle's grading worksheet with the columns "Grade" and "Feedback comments" filled in.
+
+    Only these cells change, and only in the rows of those who handed in; the feedback comment of a person on the roster
+    who did not says so, unless there is a comment already. A row stays as it is if its grade cannot be changed, or if
+    its email is not that of the roster.
+
+    Parameters
+    ----------
+    worksheet : pathlib.Path
+        What "Download grading worksheet" gives: a CSV in UTF-8 with the columns "Identifier", such as "Participant
+        123456", "Grade", often "Maximum Grade", "Grade can be changed" and "Feedback comments", and others.
+    to : pathlib.Path
+        The file to write, which may be the `worksheet`.
+    lab : str
+    root : pathlib.Path
+        The folder of the course.
+    gradebook : nbgrader.api.Gradebook
+    people : sequence of Person
+        The roster.
+    unfinished : bool, default False
+        Write the file although answers still wait to be marked; they count 0.
+
+    Returns
+    -------
+    list of str
+        The students with a result for whom no row was filled.
+
+    Raises
+    ------
+    GradingError
+        If answers wait to be marked, or if the file is not such a worksheet, or has another maximum than the lab;
+        nothing is written then.
+    """
+    rows = _rows(_read(worksheet), worksheet)
+    columns = [one.strip("\ufeff") for one in map(_plain, rows[0])]
+    missing = [name for name in ("Identifier", "Grade") if name not in columns]
+    if missing:
+        raise GradingError(
+            f"{worksheet} has no column {missing[0]}: download the grading worksheet of Moodle in English"
+        )
+    if not unfinished:
+        refuse_unfinished([lab], gradebook, root)
+    results, largest = results_of(lab, gradebook), gradebook.find_assignment(lab).max_score
+    numbers = numbers_of([*results, *(one.student for one in people)], lab, people)
+    students = {number: student for student, number in numbers.items()}
+    silent = {one.student for one in handed_in_nothing(people, lab, gradebook, root)}
+    emails = {one.student: one.email.casefold() for one in people}
+    filled = set()
+    for row in rows[1:]:
+        texts = dict(zip(columns, map(_plain, row), strict=False))
+        student = students.get(re.sub(r".*\D", "", texts.get("Identifier", "").strip()))
+        if student is None or len(row) < len(columns) or texts.get("Grade can be changed", "Yes").casefold() == "no":
+            continue
+        if (email := texts.get("Email address")) and emails.get(student, email.casefold()) not in (
+            "",
+            email.casefold(),
+        ):
+            continue  # the number is that of another assignment
+        if student in results:
+            _refuse_other_maximum(texts.get("Maximum Grade"), largest, lab, worksheet)
+            grade, comments = cell(results[student].points), cell(results[student].comments)
+            row[columns.index("Grade")][0] = str(grade)
+            filled.add(student)
+        elif student in silent and not texts.get("Feedback comments"):
+            comments = NOTHING
+        else:
+            continue
+        if comments and "Feedback comments" in columns:
+            row[columns.index("Feedback comments")][0] = _quoted(comments)
+    write_whole(to, "".join(text for row in rows for field in row for text in field))
+    return sorted(results.keys() - filled)
+
+
+def write_archive(to: Path, lab: str, pages: dict[str, Path], people: Sequence[Person] = ()) -> list[str]:
+    """Write the zip that Moodle takes as "Upload multiple feedback files in a zip".
+
+    It has a folder for each student, ``Ada Lovelace_123456_assignsubmission_file_``, as in the archive of submissions.
+    Moodle reads the number and the last two words; the file may have any name.
+
+    Parameters
+    ----------
+    to : pathlib.Path
+        The zip to write.
+    lab : str
+    pages : dict of str to pathlib.Path
+        The page of each student.
+    people : sequence of Person
+        The roster.
+
+    Returns
+    -------
+    list of str
+        The students whose number is not known, so that their page is not in the zip.
+
+    Raises
+    ------
+    GradingError
+        If no number is known at all; nothing is written then.
+    """
+    numbers = numbers_of(pages, lab, people)
+    if not numbers:
+        raise GradingError(
+            f"no page can go back to Moodle, since no number of a participant is known: collect {lab} from an archive "
+            "of Moodle first"
+        )
+    names = {one.student: one.name for one in people}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for student, number in sorted(numbers.items()):
+            name = names.get(student) or NUMBER.fullmatch(student)["name"]
+            name = re.sub(r"[^\w.@ -]|_", " ", name).strip(" .") or "Participant"
+            info = zipfile.ZipInfo(f"{name}_{number}_assignsubmission_file_/{lab}.html", MIDNIGHT)
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(info, pages[student].read_bytes())
+    write_whole(to, content.getvalue())
+    return sorted(pages.keys() - numbers.keys())
+
+
+def numbers_of(students: Sequence[str], lab: str, people: Sequence[Person]) -> dict[str, str]:
+    """Return Moodle's number of each student in a lab, as far as it is known.
+
+    For students who are not on the roster, it is the end of their identifier, unless somebody else has it.
+    """
+    on_roster = {one.student for one in people}
+    known = {one.student: one.numbers[lab] for one in people if lab in one.numbers}
+    others = {one: found["number"] for one in set(students) - on_roster if (found := NUMBER.fullmatch(one))}
+    often = Counter([*known.values(), *others.values()])
+    known |= {student: number for student, number in others.items() if often[number] == 1}
+    return {student: number for student, number in known.items() if student in set(students)}
+
+
+def _read(worksheet):
+    try:
+        return worksheet.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise GradingError(f"{worksheet} is not text in UTF-8: download the grading worksheet again") from None
+    except OSError as error:
+        raise GradingError(f"{worksheet} cannot be read ({error.strerror}): name Moodle's grading worksheet") from None
+
+
+def _rows(text, worksheet):
+    """Return the rows of a CSV as lists of fields, each a list of its text as written and of what ends it."""
+    rows, row, at = [], [], 0
+    text, mark = text.removeprefix("\ufeff"), text[:1] if text.startswith("\ufeff") else ""
+    while at < len(text):
+        if not (found := FIELD.match(text, at)):
+            line = text.count("\n", 0, at) + 1
+            raise GradingError(f"line {line} of {worksheet} is not that of a CSV: download the grading worksheet again")
+        row.append([found["text"], found["end"]])
+        at = found.end()
+        if found["end"] != ",":
+            rows.append(row)
+            row = []
+    if row:
+        rows.append([*row, ["", ""]])
+    if not rows:
+        raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
+    rows[0][0][0] = mark + rows[0][0][0]
+    return rows
+
+
+def _plain(field):
+    """Return the text of a field without its quotation marks."""
+    text = field[0].removeprefix("\ufeff")
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _quoted(text):
+    return '"{}"'.format(text.replace('"', '""'))
+
+
+def _refuse_other_maximum(text, largest, lab, worksheet):
+    try:
+        same = text is None or abs(float(text.replace(",", ".")) - largest) < 0.005
+    except ValueError:
+        same = False
+    if not same:
+        raise GradingError(
+            f"{worksheet} has the maximum {text or 'of no number'}, but {lab} has {largest:g} points: set the maximum "
+            f"grade of the assignment in Moodle to {largest:g} and download the worksheet again"
+        )

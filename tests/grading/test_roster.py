@@ -1,0 +1,513 @@
+"""The roster names the class, files find their people, and marks and feedback go back to them."""
+
+import contextlib
+import csv
+import io
+import json
+import re
+import zipfile
+from functools import partial
+
+import pytest
+from nbgrader.api import Gradebook
+
+from classroom import Classroom
+from course import make_course
+from coursegrader import GradingError
+from coursegrader import collect as module
+from coursegrader.collect import collect
+from coursegrader.export import export
+from coursegrader.people import NOTHING
+from coursegrader.report import write_report
+from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster
+from coursegrader.worksheet import fill_worksheet, write_archive
+from mlcourse.cli import main
+from paths import ROOT
+
+LAB = "lab-01-toy-regression"
+RELEASED = (ROOT / "labs" / LAB / f"{LAB}.ipynb").read_text(encoding="utf-8")
+FILES = "_assignsubmission_file_"
+MOODLE = (
+    '\ufeff"First name","Last name","ID number","Email address",Groups\n'
+    'Ada,Lovelace,1001,ada@example.org,"Group A, Group B"\n'
+    "Zoé,O'Brien-Müller,1002,zoe@example.org,\n"
+    "Ben,King,1003,ben@example.org,Group A\n"
+)
+CANVAS = (
+    "Student,ID,SIS User ID,SIS Login ID,Section,Lab 1 (4711)\n"
+    "    Points Possible,,,,,40\n"
+    '"Lovelace, Ada",71,S1,ada,Monday,\n'
+    '"King, Ben",72,S2,ben,"Monday and Friday",3\n'
+    '"Student, Test",99,,a01b,Monday,\n'
+)
+
+
+@pytest.fixture
+def room(tmp_path):
+    """A course with one lab of 4 points and an empty gradebook."""
+    (tmp_path / "course").mkdir()
+    room = Classroom(tmp_path / "course")
+    room.add_lab(LAB, {"mean-1": 4})
+    (room.root / "source" / LAB).mkdir(parents=True)
+    (room.root / "source" / LAB / f"{LAB}.ipynb").write_text(RELEASED, encoding="utf-8")
+    return room
+
+
+@pytest.fixture
+def enrol(room, tmp_path):
+    """Put the people of a CSV on the roster."""
+
+    def enrol(text):
+        return update_roster(written(tmp_path / "people.csv", text), room.gradebook, room.root)
+
+    return enrol
+
+
+@pytest.fixture
+def hand_in(room, tmp_path):
+    """Collect a zip with one notebook under each name, and return the identifier and the notes of each student."""
+
+    def hand_in(*names, day=2):
+        path = tmp_path / "class.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(zipfile.ZipInfo(name, (2026, 3, day, 10, 0, 0)), notebook(name))
+        people = read_roster(room.gradebook, room.root)
+        collected = collect(LAB, [path], room.root, people, partial(keep_numbers, people, LAB, root=room.root))
+        return {one.student: " ".join(one.notes) for one in collected}
+
+    return hand_in
+
+
+def written(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def notebook(text):
+    content = json.loads(RELEASED)
+    content["cells"].append({"cell_type": "code", "id": "own", "metadata": {}, "outputs": [], "source": text})
+    return json.dumps(content)
+
+
+def in_moodle(name, number):
+    return f"{name}_{number}{FILES}/{LAB}.ipynb"
+
+
+def collected(room):
+    return {path.name for path in (room.root / "submitted").iterdir()}
+
+
+def people(room):
+    return {one.student: one for one in read_roster(room.gradebook, room.root)}
+
+
+# Who is in the class
+
+
+def test_the_people_of_moodle_are_in_the_gradebook_and_the_rest_is_in_roster_csv(room, enrol):
+    assert enrol(MOODLE)[1] == []
+    assert {(one.id, one.last_name, one.first_name, one.email) for one in room.gradebook.students} == {
+        ("1001", "Lovelace", "Ada", "ada@example.org"),
+        ("1002", "O'Brien-Müller", "Zoé", "zoe@example.org"),
+        ("1003", "King", "Ben", "ben@example.org"),
+    }
+    rows = list(csv.DictReader(io.StringIO((room.root / "roster.csv").read_text("utf-8"))))
+    assert rows[0] == {"student": "1001", "username": "", "id_number": "1001", "group": "Group A, Group B"}
+    assert len(rows) == 3
+
+
+@pytest.mark.parametrize("sign", [";", "\t", ":"])
+def test_moodle_may_separate_columns_by_other_signs_and_say_surname(tmp_path, sign):
+    text = sign.join(["First name", "Surname", "Username"]) + "\r\n" + sign.join(["Ada", "Lovelace", "ada"]) + "\r\n"
+    (ada,) = read_people(written(tmp_path / "people.csv", text))
+    assert (ada.student, ada.first_name, ada.last_name, ada.username) == ("ada", "Ada", "Lovelace", "ada")
+
+
+def test_an_identifier_is_a_column_that_everybody_has(tmp_path):
+    text = MOODLE.replace("1002", "")
+    assert [one.student for one in read_people(written(tmp_path / "people.csv", text))] == [
+        "ada@example.org",
+        "zoe@example.org",
+        "ben@example.org",
+    ]
+
+
+def test_the_people_of_canvas_are_read_without_the_rows_that_are_nobodys(room, enrol):
+    enrol(CANVAS)
+    known = {
+        student: (one.last_name, one.first_name, one.lms_user_id, one.id_number, one.group)
+        for student, one in people(room).items()
+    }
+    assert known == {
+        "ada": ("Lovelace", "Ada", "71", "S1", "Monday"),
+        "ben": ("King", "Ben", "72", "S2", "Monday and Friday"),
+    }
+    assert room.gradebook.find_student("ada").lms_user_id == "71"
+
+
+def test_canvas_may_have_a_column_for_each_part_of_the_name(tmp_path):
+    text = "LastName,FirstName,ID,SIS Login ID,Section\nLovelace,Ada,71,ada,Monday\n"
+    (ada,) = read_people(written(tmp_path / "people.csv", text))
+    assert (ada.student, ada.last_name, ada.first_name, ada.lms_user_id) == ("ada", "Lovelace", "Ada", "71")
+
+
+def test_three_columns_are_enough(room, enrol):
+    enrol("id,last name,first name\nada,Lovelace,Ada\n")
+    assert people(room)["ada"].name == "Ada Lovelace"
+
+
+def test_a_second_run_updates_and_loses_neither_people_nor_what_the_file_does_not_say(room, enrol, hand_in):
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7))
+    _, absent = enrol('First name,Last name,ID number,Username\nAda,"King-Noel",1001,ada\nEve,New,1004,eve\n')
+    assert absent == ["1002", "1003"] and set(people(room)) == {"1001", "1002", "1003", "1004"}
+    ada = people(room)["1001"]
+    assert (ada.last_name, ada.username, ada.numbers) == ("King-Noel", "ada", {LAB: "7"})
+    assert (ada.email, ada.group) == ("ada@example.org", "Group A, Group B")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "First name,Groups\nAda,A\n",
+            "lacks columns of a roster: it needs First name, Last name and one of ID number",
+        ),
+        ("Vorname,Nachname,E-Mail\nAda,Lovelace,a@b.c\n", "Moodle, in English"),
+        (MOODLE.replace("1002", "1001"), "Ada Lovelace and Zoé O'Brien-Müller have one identifier, 1001"),
+        (MOODLE.replace("zoe@", "ADA@"), "have one email, ada@example.org"),
+        (CANVAS.replace("72", "71"), "have one ID of Canvas, 71"),
+        (MOODLE.encode("utf-16"), 'is not text in UTF-8: export it as CSV again, or save it as "CSV UTF-8"'),
+        (MOODLE.encode("latin-1", "replace"), "is not text in UTF-8"),
+        ("id,last name,first name\n,Lovelace,Ada\n", "line 2 of .*people.csv has nothing that identifies the person"),
+        ("id,last name,first name\n", "names nobody"),
+    ],
+)
+def test_a_file_that_is_no_roster_is_refused_in_a_sentence_and_nothing_is_written(room, enrol, text, says):
+    enrol("id,last name,first name\neve,New,Eve\n")
+    before = (room.root / "roster.csv").read_bytes()
+    with pytest.raises(GradingError, match=says):
+        enrol(text)
+    assert [one.id for one in room.gradebook.students] == ["eve"]
+    assert (room.root / "roster.csv").read_bytes() == before
+
+
+def test_a_name_cannot_bring_markup_into_the_pages_of_the_gradebook(room, enrol):
+    enrol('id,last name,first name\nada,"<img src=""x"">",Ada\n')
+    assert not set('<>"') & set(room.gradebook.find_student("ada").last_name)
+
+
+# Whose files these are
+
+
+def test_files_of_moodle_go_to_the_person_with_that_name_without_case_accents_and_order(room, enrol, hand_in):
+    enrol(MOODLE)
+    notes = hand_in(in_moodle("ada lovelace", 7), in_moodle("OBrien-Muller Zoe", 8))
+    assert notes == {"1001": "", "1002": ""}
+    assert {student: one.numbers for student, one in people(room).items()} == {
+        "1001": {LAB: "7"},
+        "1002": {LAB: "8"},
+        "1003": {},
+    }
+    before = (room.root / "roster.csv").read_bytes()
+    assert hand_in(in_moodle("ada lovelace", 7), in_moodle("OBrien-Muller Zoe", 8)) == notes
+    assert (room.root / "roster.csv").read_bytes() == before and collected(room) == {"1001", "1002"}
+
+
+def test_files_of_canvas_go_to_the_person_with_that_id_whatever_the_name(room, enrol, hand_in):
+    enrol(CANVAS)
+    notes = hand_in(f"lovelaceada_72_500_{LAB}.ipynb", f"x_LATE_71_501_{LAB}.ipynb", f"kingben_73_502_{LAB}.ipynb")
+    assert collected(room) == {"ada", "ben", "kingben_73"}
+    assert "lovelaceada_72" in next(iter((room.root / "submitted" / "ben" / LAB).iterdir())).read_text("utf-8")
+    assert notes["kingben_73"] == "Not on the roster: nobody there has this ID of Canvas."
+
+
+def test_who_is_not_on_the_roster_is_collected_as_without_one_and_named(room, enrol, hand_in):
+    enrol(MOODLE)
+    notes = hand_in(in_moodle("Eve New", 9), in_moodle("Ada Lovelace", 7))
+    assert notes == {"Eve-New_9": "Not on the roster: nobody there has this name.", "1001": ""}
+
+
+def test_two_who_hand_in_under_one_name_both_stay_apart(room, enrol, hand_in):
+    enrol(MOODLE)
+    notes = hand_in(in_moodle("Ada Lovelace", 7), in_moodle("ÁDA  Lovelace", 8))
+    assert collected(room) == {"Ada-Lovelace_7", "ÁDA-Lovelace_8"}
+    assert all("others, too, handed in under the name of 1001" in note for note in notes.values())
+    assert people(room)["1001"].numbers == {}
+
+
+def test_two_of_the_roster_with_one_name_get_their_files_by_the_number_alone(room, enrol, hand_in):
+    enrol(MOODLE + "Ada,Lovelace,1009,other@example.org,\n")
+    assert "1001 and 1009 of the roster have this name" in hand_in(in_moodle("Ada Lovelace", 7))["Ada-Lovelace_7"]
+
+
+def test_a_number_that_an_instructor_writes_into_the_roster_decides(room, enrol, hand_in):
+    enrol(MOODLE)
+    path = room.root / "roster.csv"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},{LAB}", f"{lines[1]},8", *(f"{line}," for line in lines[2:])]) + "\n")
+    notes = hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Another Name", 8))
+    assert collected(room) == {"Ada-Lovelace_7", "1001"}
+    assert "Another Name" in (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_text("utf-8")
+    assert "1001 of the roster has this name, but Moodle's number 8" in notes["Ada-Lovelace_7"]
+
+
+def test_who_takes_the_name_of_another_later_does_not_take_their_place(room, enrol, hand_in):
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7))
+    kept = (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_bytes()
+    notes = hand_in(in_moodle("Ada Lovelace", 66), day=3)
+    assert collected(room) == {"1001", "Ada-Lovelace_66"} and "Moodle's number 7" in notes["Ada-Lovelace_66"]
+    assert (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_bytes() == kept
+
+
+def test_a_name_does_not_replace_what_was_collected_otherwise(room, enrol, hand_in):
+    enrol(MOODLE)
+    assert hand_in(f"1001/{LAB}.ipynb", f"1003/{LAB}.ipynb") == {"1001": "", "1003": ""}
+    assert "something else was collected for 1001" in hand_in(in_moodle("Ada Lovelace", 7), day=3)["Ada-Lovelace_7"]
+
+
+def test_a_collecting_that_was_interrupted_goes_on_with_the_same_people(room, enrol, hand_in, monkeypatch):
+    enrol(MOODLE)
+    put, names = module._put, [in_moodle("Ada Lovelace", 7), in_moodle("Ben King", 8)]
+
+    def interrupted(new, date, student, *rest):
+        if student == "1003":
+            raise KeyboardInterrupt
+        return put(new, date, student, *rest)
+
+    monkeypatch.setattr(module, "_put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hand_in(*names)
+    monkeypatch.undo()
+    assert hand_in(*names) == {"1001": "", "1003": ""} and collected(room) == {"1001", "1003"}
+
+
+def test_a_roster_that_a_spreadsheet_saved_in_another_form_is_refused_in_a_sentence(room, enrol):
+    enrol(MOODLE)
+    path = room.root / "roster.csv"
+    path.write_text(path.read_text("utf-8").replace(",", ";"), "utf-8")
+    with pytest.raises(GradingError, match="save it as CSV with commas and in UTF-8"):
+        people(room)
+
+
+def test_what_was_collected_before_the_roster_stays_where_it_is(room, enrol, hand_in):
+    hand_in(in_moodle("Ada Lovelace", 7))
+    enrol(MOODLE)
+    notes = hand_in(in_moodle("Ada Lovelace", 7))
+    assert collected(room) == {"Ada-Lovelace_7"}
+    assert f"delete submitted/Ada-Lovelace_7/{LAB} and collect again" in notes["Ada-Lovelace_7"]
+
+
+def test_the_name_of_a_file_gives_nobody_the_number_of_another(room, enrol, hand_in):
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7))
+    for name in (f"mallory_12_500_x_7{FILES}{LAB}.ipynb", f"Mallory_13{FILES}Ada Lovelace_7{FILES}{LAB}.ipynb"):
+        hand_in(name, day=3)
+        assert "mallory" not in (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_text("utf-8").casefold()
+
+
+# Who handed in nothing
+
+
+@pytest.fixture
+def marked(room, enrol, hand_in):
+    """Ada and Zoé are marked, a stranger too; Ben is on the roster and handed in nothing."""
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Zoé O'Brien-Müller", 8), in_moodle("Eve New", 9))
+    for student, points in (("1001", 3.5), ("1002", 0), ("Eve-New_9", 4)):
+        room.hand_in(LAB, student, {"mean-1": points})
+    return room
+
+
+def table(room, style, **options):
+    path = room.root / "grades.csv"
+    export(room.root, room.gradebook, path, style, people=list(people(room).values()), unfinished=True, **options)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return {row[0]: row for row in csv.reader(file)}
+
+
+def test_whoever_is_on_the_roster_and_handed_in_nothing_is_in_the_table(marked):
+    assert [one.student for one in handed_in_nothing(people(marked).values(), LAB, marked.gradebook, marked.root)] == [
+        "1003"
+    ]
+    assert table(marked, "spreadsheet")["1003"] == ["1003", "King", "Ben", "ben@example.org", NOTHING, "0", "0", "0"]
+    assert table(marked, "moodle", identifier="ID number")["1003"] == ["1003", "", ""]
+    assert table(marked, "moodle", identifier="ID number")["1002"] == ["1002", "0", ""]
+
+
+def test_whoever_is_on_the_roster_and_handed_in_nothing_is_on_the_report(marked):
+    silent = handed_in_nothing(people(marked).values(), LAB, marked.gradebook, marked.root)
+    page = write_report(LAB, marked.root, marked.gradebook, silent=silent).read_text("utf-8")
+    assert "On the roster, 1 handed in nothing: Ben King (1003)." in page
+    assert "handed in nothing" not in write_report(LAB, marked.root, marked.gradebook).read_text("utf-8")
+
+
+def test_what_is_collected_but_not_graded_is_not_nothing(room, enrol, hand_in):
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7))
+    silent = handed_in_nothing(people(room).values(), LAB, room.gradebook, room.root)
+    assert [one.student for one in silent] == ["1002", "1003"]
+
+
+# What goes back
+
+
+def test_canvas_gets_the_ids_of_the_roster(room, enrol):
+    enrol(CANVAS)
+    room.hand_in(LAB, "ada", {"mean-1": 4})
+    rows = table(room, "canvas")
+    assert rows["Lovelace, Ada"] == ["Lovelace, Ada", "71", "S1", "ada", "Monday", "4"]
+    assert rows["King, Ben"] == ["King, Ben", "72", "S2", "ben", "Monday and Friday", ""]
+
+
+def test_moodle_is_not_given_a_number_as_a_username(marked):
+    with pytest.raises(GradingError, match="3 on the roster have no Username, the first is 100"):
+        table(marked, "moodle", identifier="Username")
+
+
+WORKSHEET = (
+    '\ufeffIdentifier,"Full name","Email address",Status,Grade,"Maximum Grade","Grade can be changed",'
+    '"Last modified (submission)","Last modified (grade)","Feedback comments"\r\n'
+    '"Participant 7","Ada Lovelace",ada@example.org,"Submitted for grading, ",,4.00,Yes,'
+    '"Monday, 2 March 2026, 10:00 AM",-,\r\n'
+    '"Participant 8","Zoé ""Z"" O\'Brien",zoe@example.org,Submitted,,4.00,Yes,-,-,"old,\r\nremark"\r\n'
+    '"Participant 9","Eve New",eve@example.org,Submitted,2.00,4.00,No,-,-,\r\n'
+    '"Participant 10","Not Known",n@example.org,"No submission",,4.00,Yes,-,-,\r\n'
+)
+
+
+def fill(room, text, tmp_path, **options):
+    path = written(tmp_path / "worksheet.csv", text)
+    to = room.root / "grades.csv"
+    roster = list(people(room).values())
+    left = fill_worksheet(path, to, LAB, room.root, room.gradebook, roster, unfinished=True, **options)
+    return to.read_bytes().decode(), left
+
+
+def test_the_worksheet_of_moodle_comes_back_with_grades_and_is_otherwise_the_same_to_the_byte(marked, tmp_path):
+    text, left = fill(marked, WORKSHEET, tmp_path)
+    expected = WORKSHEET.replace('Submitted for grading, ",,', 'Submitted for grading, ",3.5,').replace(
+        "zoe@example.org,Submitted,,", "zoe@example.org,Submitted,0,"
+    )
+    assert text == expected
+    assert left == ["Eve-New_9"]
+    rows = {row["Identifier"]: row for row in csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""))}
+    assert [rows[f"Participant {number}"]["Grade"] for number in (7, 8, 9, 10)] == ["3.5", "0", "2.00", ""]
+
+
+def test_a_comment_and_the_word_on_nothing_are_feedback_comments(room, enrol, hand_in, tmp_path):
+    room.add_lab("lab-02", {}, {"essay": 4})
+    enrol(MOODLE)
+    path = room.root / "roster.csv"
+    header, *lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([f"{header},lab-02", *(f"{line},{7 + at}" for at, line in enumerate(lines))]) + "\n")
+    room.hand_in("lab-02", "1001", {}, {"essay": 3})
+    room.gradebook.find_comment("essay", "lab-02", "lab-02", "1001").manual_comment = 'say "why", please'
+    room.gradebook.db.commit()
+    text = WORKSHEET.replace("eve@example.org,Submitted,2.00,4.00,No", "ben@example.org,No submission,,4.00,Yes")
+    sheet, roster = written(tmp_path / "sheet.csv", text), list(people(room).values())
+    assert fill_worksheet(sheet, tmp_path / "to.csv", "lab-02", room.root, room.gradebook, roster) == []
+    with (tmp_path / "to.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = {row["Identifier"]: row for row in csv.DictReader(file)}
+    assert rows["Participant 7"]["Feedback comments"] == 'essay: say "why", please'
+    assert rows["Participant 8"]["Feedback comments"] == "old,\r\nremark" and rows["Participant 8"]["Grade"] == ""
+    assert rows["Participant 9"]["Feedback comments"] == NOTHING and rows["Participant 9"]["Grade"] == ""
+
+
+def test_a_worksheet_of_another_assignment_gives_nobody_the_grade_of_another(marked, tmp_path):
+    other = WORKSHEET.replace("Participant 7", "Participant 70").replace("Participant 8", "Participant 7")
+    text, left = fill(marked, other, tmp_path)
+    assert text == other and left == ["1001", "1002", "Eve-New_9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (WORKSHEET.replace("4.00", "100.00"), f"has the maximum 100.00, but {LAB} has 4 points"),
+        (WORKSHEET.replace("Identifier", "Kennung"), "has no column Identifier"),
+        (WORKSHEET.replace('"Participant 8"', '5" "Participant 8"'), "is not that of a CSV"),
+        ("", "is empty"),
+        (WORKSHEET.encode("latin-1", "replace"), "is not text in UTF-8"),
+    ],
+)
+def test_what_is_no_worksheet_of_the_lab_is_refused_and_nothing_is_written(marked, tmp_path, text, says):
+    with pytest.raises(GradingError, match=re.escape(says)):
+        fill(marked, text, tmp_path)
+    assert not (marked.root / "grades.csv").exists()
+
+
+def of_moodle(path):
+    """Return whose page a file of the zip is, as Moodle reads its path: the first part with a number and a plugin."""
+    for part in path.split("/"):
+        words = part.split("_", 4)
+        if len(words) >= 4 and words[1].isdigit() and words[2:4] == ["assignsubmission", "file"]:
+            return int(words[1])
+    return None
+
+
+def test_the_archive_of_feedback_has_the_folders_that_moodle_reads(marked, tmp_path):
+    pages = {student: written(tmp_path / f"{student}.html", f"page of {student}") for student in ("1001", "1002")}
+    pages["Eve-New_9"] = written(tmp_path / "eve.html", "page of eve")
+    pages["plain"] = written(tmp_path / "plain.html", "page of plain")
+    to = tmp_path / "feedback.zip"
+    assert write_archive(to, LAB, pages, list(people(marked).values())) == ["plain"]
+    with zipfile.ZipFile(to) as archive:
+        read = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert {of_moodle(name): text for name, text in read.items()} == {
+        7: "page of 1001",
+        8: "page of 1002",
+        9: "page of eve",
+    }
+    assert f"Ada Lovelace_7{FILES}/{LAB}.html" in read
+
+
+def test_an_archive_without_anybody_is_refused(room, tmp_path):
+    with pytest.raises(GradingError, match="no number of a participant is known"):
+        write_archive(tmp_path / "feedback.zip", LAB, {"ada": tmp_path / "ada.html"})
+    assert not (tmp_path / "feedback.zip").exists()
+
+
+@pytest.fixture
+def course(tmp_path, capsys, bubblewrap):
+    """A course with one lab, and the instructor's command there, which returns its exit code and what it says."""
+    root = tmp_path / "course"
+    root.mkdir()
+    make_course(root, [LAB])
+
+    def type(*words):
+        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        return exit.value.code, said.out + said.err
+
+    return root, type
+
+
+def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, tmp_path):
+    root, type = course
+    assert type("roster", written(tmp_path / "people.csv", MOODLE))[0] == 0
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        archive.writestr(in_moodle("Ada Lovelace", 7), RELEASED)
+    assert type("collect", LAB, tmp_path / "class.zip") == (0, "Collected 1 submissions in submitted/.\n")
+    code, said = type("grade", LAB, "--workers", "1")
+    assert code == 0 and said.splitlines()[-1].endswith("; 2 on the roster handed in nothing.")
+    assert type("report", LAB)[0] == 0
+    page = (root / "reports" / f"{LAB}.html").read_text("utf-8")
+    assert "2 handed in nothing: Ben King (1003), Zoé O&#39;Brien-Müller (1002)." in page
+    assert type("feedback", LAB, "--archive", "feedback.zip")[0] == 0
+    with zipfile.ZipFile(root / "feedback.zip") as archive:
+        (name,) = archive.namelist()
+        assert of_moodle(name) == 7
+        assert archive.read(name) == (root / "feedback" / "1001" / LAB / f"{LAB}.html").read_bytes()
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as gradebook:
+        largest = gradebook.find_assignment(LAB).max_score
+        gradebook.find_submission(LAB, "1001").notebooks[0].grades[0].extra_credit = 1.5
+        gradebook.db.commit()
+    sheet = written(tmp_path / "sheet.csv", WORKSHEET.replace("4.00", f"{largest:.2f}"))
+    words = ("export", LAB, "--style", "moodle", "--worksheet", sheet, "--unfinished")
+    assert type(*words) == (0, "Written: grades.csv\n")
+    assert (root / "grades.csv").read_bytes().decode().count('grading, ",1.5,') == 1
+    code, said = type("export", "--style", "moodle", "--worksheet", sheet)
+    assert "a worksheet is of one lab in Moodle" in code
