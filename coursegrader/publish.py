@@ -159,6 +159,10 @@ def _chosen_labs(root, labs, before):
     """Return the labs to publish: those that are named or were published before, by default all."""
     tracked = _tracked(root, ["labs"])
     known = sorted({name.split("/")[1] for name in tracked if re.fullmatch(r"labs/([^/]+)/\1\.ipynb", name)})
+    if not known:
+        raise GradingError(
+            f"{root / 'labs'} has no lab that git tracks: type `mlcourse release`, and then `git add labs`"
+        )
     if unknown := [lab for lab in labs if lab not in known]:
         raise GradingError(f"labs/ has no lab {unknown[0]} that git tracks: the labs are {', '.join(known) or 'none'}")
     return [lab for lab in known if not labs or lab in labs or lab in before]
@@ -191,8 +195,9 @@ def _files(root, labs):
 
 
 def _tracked(root, names):
-    """Return the names of the files that git tracks under some names in the repository of the course."""
-    return [name for name in _git(root, "ls-files", "-z", "--", *names).split("\0") if name]
+    """Return the names of the files that git tracks in a repository and that are there, under some names."""
+    found = _git(root, "ls-files", "-z", "--", *names).split("\0")
+    return [name for name in found if (root / name).is_file()]
 
 
 def _check_secrets(files, folder, secrets):

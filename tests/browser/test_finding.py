@@ -113,7 +113,7 @@ def test_every_lab_can_be_launched_where_its_chapter_presents_it():
         for sentence in page_of(f"book/{chapter}").select(".launch-lab"):
             links = [link["href"] for link in sentence.find_all("a")]
             assert f"/v2/gh{name}/main?" in links[0] and f"/github{name}/blob/main/" in links[1]
-            paths = [re.search(r"labs/.*\.ipynb", link)[0] for link in links]
+            paths = [re.search(r"labs/lab-.*\.ipynb", link)[0] for link in links]
             assert len(paths) == 2 and len(set(paths)) == 1 and (ROOT / paths[0]).exists()
             launched.append(paths[0].split("/")[1])
     assert sorted(launched) == LABS

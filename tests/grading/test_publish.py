@@ -147,6 +147,17 @@ def test_a_lab_that_there_is_not_is_named(course, tmp_path):
     assert not (tmp_path / "students").exists()
 
 
+def test_a_course_whose_labs_git_does_not_track_is_told_how_to_release_them(course, tmp_path):
+    git(course, "rm", "--quiet", "--cached", "-r", "labs")
+    refuses(tmp_path / "students", course, "no lab that git tracks: type `mlcourse release`")
+
+
+def test_a_file_that_was_deleted_is_not_published_although_git_tracks_it_still(course, tmp_path):
+    (course / "data" / "play_tennis.csv").unlink()
+    publish(str(tmp_path / "students"), course)
+    assert not (tmp_path / "students" / "data" / "play_tennis.csv").exists()
+
+
 def test_a_file_that_git_does_not_track_is_not_published(course, tmp_path):
     (course / "data" / "grades.csv").write_text("Ada,100\n")
     publish(str(tmp_path / "students"), course)
