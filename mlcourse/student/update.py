@@ -346,12 +346,17 @@ def _update_by_git(root):
     _refuse_other_changes(root, base, theirs)
     backup = back_up(merged)
     before = {lab.path: lab.path.read_bytes() for lab in merged if not lab.new}
+    # Labs in which nothing changed that a student sees, such as tags: the student's file stays as it is
+    kept = {path: path.read_bytes() for path in _changed_by_both(root, base, theirs) if path not in before}
+    before |= kept
     try:
         _lay_aside(root, before)
         # Both sides of a lab are merged above, so that git may take either
         _git(root, "merge", "--quiet", "--no-edit", "--strategy-option=theirs", theirs)
         for lab in merged:
             _write(lab)
+        for path, content in kept.items():
+            path.write_bytes(content)
     except BaseException:
         with contextlib.suppress(StudentError):
             _git(root, "merge", "--abort")
@@ -360,6 +365,15 @@ def _update_by_git(root):
             path.write_bytes(content)
         raise
     return merged, backup
+
+
+def _changed_by_both(root, base, theirs):
+    """Return the files in ``labs/`` that the course and the student changed since `base`, committed or not."""
+    new, mine = (
+        set(_git(root, "diff", "--name-only", *revisions, "--", "labs").splitlines())
+        for revisions in ((base, theirs), (base,))
+    )
+    return [path for path in (root / name for name in sorted(new & mine)) if path.is_file()]
 
 
 def _labs_of(root, branch):

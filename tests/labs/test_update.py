@@ -391,6 +391,22 @@ def test_a_clone_is_brought_up_to_date_as_a_whole_with_the_answers_kept(clone, c
 
 
 @pytest.mark.parametrize("committed", [False, True])
+def test_in_a_clone_a_lab_of_which_only_tags_are_new_stays_as_the_student_left_it(clone, committed):
+    if committed:
+        commit(clone)
+    origin, mine = clone.parent / "origin", clone / "labs" / LAB / f"{LAB}.ipynb"
+    tagged = released(LAB)
+    for cell in tagged.cells:
+        cell.metadata["tags"] = ["new"]
+    save(tagged, origin)
+    (origin / "README.md").write_text("The course, mended\n")
+    commit(origin)
+    before = mine.read_bytes()
+    assert update() == 0
+    assert mine.read_bytes() == before and (clone / "README.md").read_text() == "The course, mended\n"
+
+
+@pytest.mark.parametrize("committed", [False, True])
 def test_in_a_clone_a_broken_notebook_leaves_everything_as_it_was(clone, committed):
     (clone / "labs" / LAB / f"{LAB}.ipynb").write_bytes(BROKEN["cut off"])
     if committed:
