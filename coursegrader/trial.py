@@ -9,6 +9,8 @@ import contextlib
 import io
 import multiprocessing
 import os
+import resource
+import signal
 import time
 from multiprocessing.connection import wait
 
@@ -22,7 +24,8 @@ from coursegrader.labs import grade_id, grader
 from coursegrader.result_cache import cells_of
 from mlcourse import checks
 
-SECONDS = 10
+SECONDS = 10  # of CPU time, for an answer with its test cells, so that a busy machine changes no result
+LONGEST = 6 * SECONDS  # for an answer that waits
 TOO_LONG = f"took too long: stopped after {SECONDS} seconds"
 
 
@@ -130,14 +133,16 @@ def _try_all(answers, exercise, tests, state):
             process = fork.Process(target=_try_one, args=(code, brief, exercise, state, sender), daemon=True)
             process.start()
             sender.close()
-            running[receiver] = number, process, time.monotonic() + SECONDS
+            running[receiver] = number, process, time.monotonic() + LONGEST
         ready = wait(running, timeout=0.1)
         for receiver, (number, process, deadline) in list(running.items()):
             if receiver in ready:
                 try:
                     results[number] = receiver.recv()
                 except EOFError:
-                    results[number] = dict.fromkeys(tests, "the process ended before the last test cell")
+                    process.join()
+                    ended = "the process ended before the last test cell"
+                    results[number] = dict.fromkeys(tests, TOO_LONG if process.exitcode == -signal.SIGXCPU else ended)
             elif time.monotonic() > deadline:
                 process.kill()
                 results[number] = dict.fromkeys(tests, TOO_LONG)
@@ -151,6 +156,7 @@ def _try_all(answers, exercise, tests, state):
 
 def _try_one(code, brief, exercise, state, sender):
     """Run one answer and the cells of its exercise, and send the message of every test cell that was run."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))  # a signal at the first
     _run(code, state)
     messages = {}
     for cell in exercise:
