@@ -9,7 +9,7 @@ import yaml
 from nbformat import NotebookNode
 from packaging.requirements import Requirement
 
-from mlcourse import CourseError
+from mlcourse.settings import setting
 
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that chapters and labs import, directly or through `mlcourse`; pyproject.toml has the version ranges
@@ -80,26 +80,11 @@ def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
 
 
 def students_repository(root: Path = ROOT) -> str:
-    """Return the address of the students' repository, from ``pyproject.toml``.
-
-    Parameters
-    ----------
-    root : pathlib.Path
-        The repository of the course.
-
-    Returns
-    -------
-    str
+    """Return the address of the students' repository, `students` in the settings of the course.
 
     Raises
     ------
     CourseError
-        If ``pyproject.toml`` does not have it.
+        If the settings cannot be read or do not have it.
     """
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).get("mlcourse", {})
-    if "students" not in settings:
-        raise CourseError(
-            f"{root / 'pyproject.toml'} does not say where the students' repository is: write its address as "
-            "`students` into the table [tool.mlcourse]"
-        )
-    return settings["students"].rstrip("/")
+    return setting("students", root).rstrip("/")

@@ -10,11 +10,11 @@ import contextlib
 import os
 import re
 import time
-import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlcourse.settings import setting
 from mlcourse.student import StudentError
 from mlcourse.student.notebooks import (
     HAND_IN,
@@ -340,28 +340,11 @@ def write_file(root, name, content):
 
 
 def where_to_hand_in(root):
-    """Return the sentence of the instructor that says where a lab is handed in.
-
-    Parameters
-    ----------
-    root : pathlib.Path
-        The folder of the course; ``hand-in`` in the part ``[tool.mlcourse]`` of its ``pyproject.toml`` is the sentence.
-
-    Returns
-    -------
-    str
+    """Return the instructor's sentence that says where a lab is handed in, `hand-in` in the settings of the course.
 
     Raises
     ------
-    StudentError
-        If the file cannot be read, or the sentence is not text.
+    CourseError
+        If the settings cannot be read, or the sentence is not text.
     """
-    path = root / "pyproject.toml"
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise StudentError(f"{path} cannot be read ({error}): get it again with the course") from None
-    sentence = settings.get("tool", {}).get("mlcourse", {}).get("hand-in", "")
-    if not isinstance(sentence, str):
-        raise StudentError(f'{path}: write hand-in = "a sentence" in [tool.mlcourse], not {sentence!r}')
-    return " ".join(sentence.split()) or WHERE
+    return setting("hand-in", root, default="") or WHERE
