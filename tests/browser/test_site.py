@@ -122,6 +122,8 @@ WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "re
 # The width of the page once its scripts have reacted to a change
 NEXT_WIDTH = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
   .then(() => document.documentElement.scrollWidth)"""
+# Colours change gradually with the theme
+STILL = "document.getAnimations().every((one) => one.playState !== 'running')"
 PAGE_BYTES = 1_000_000
 # The address of each font, by name, and the characters of the formulas with the fonts for them
 FORMULA_LETTERS = """() => {
@@ -157,6 +159,7 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=theme)
         too_wide[width] = page.evaluate(NEXT_WIDTH) - width
+        page.wait_for_function(STILL)
         themes.append(page.evaluate("document.documentElement.dataset.theme"))
         distorted += page.evaluate(DISTORTED)
         cut += page.evaluate(CUT)
