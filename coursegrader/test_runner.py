@@ -126,6 +126,9 @@ def run_notebook(cells: list[Cell], connection: socket.socket, limits: Limits) -
     for cell in cells:
         client.late = False
         outputs = run_student(client, cell, budget) if cell.grade_id is None else run_test(client, cell)
+        if cell.grade_id is None:
+            errors = [output for output in outputs if output["output_type"] == "error"]
+            client.stopped += [(cell.source, error["ename"], error["evalue"]) for error in errors]
         yield CellResult(outputs, client.gone, client.late)
         if client.gone:
             return
@@ -188,6 +191,7 @@ class RunnerClient:
         self.end, self.deadline = time.monotonic() + limits.total, None
         self.insides, self.local, self.numbers, self.gone, self.turns = {}, {}, {}, None, 0
         self.late, self.things_changed, self.generators = False, {}, {}
+        self.stopped = []  # for `checks._stopped_cells`
 
     @contextlib.contextmanager
     def limit(self):

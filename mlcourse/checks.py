@@ -14,8 +14,9 @@ where to look. A notebook shows only this sentence.
 
 A grader that runs answers in another process than the tests sets two variables. `_elsewhere` is an object with the
 methods ``without(borrowed, message)``, which acts on the process of the answers, and ``changed(thing)``, which says
-whether an answer changed its copy of an argument. `_secret` is a tuple of integers that only the instructor knows;
-`rng` and `seed` mix them into the seeds of the tests.
+whether an answer changed its copy of an argument, and the list ``stopped`` of the cells that stopped, as
+`_stopped_cells` returns them. `_secret` is a tuple of integers that only the instructor knows; `rng` and `seed` mix them
+into the seeds of the tests.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ import hashlib
 import inspect
 import io
 import pickle
+import re
 import sys
 import textwrap
 import traceback
@@ -48,6 +50,10 @@ __all__ = [
     "without",
 ]
 
+NOT_WRITTEN = (
+    "replace the line `raise NotImplementedError()` in the cell of this exercise with your answer and run that cell"
+)
+SHOWN = 6  # numbers of an array that a message shows
 _elsewhere = None
 _secret: tuple[int, ...] = ()
 
@@ -92,12 +98,9 @@ def testing(name: str, see: str) -> Iterator[None]:
     except CheckFailed as failure:
         message = str(failure)
     except NotImplementedError:
-        message = (
-            f"{name} is not written yet: replace the line `raise NotImplementedError()` in the cell of this exercise "
-            "with your answer and run that cell"
-        )
+        message = f"{name} is not written yet: {NOT_WRITTEN}"
     except NameError as error:
-        message = f"{name}: {error}: write it in the cell of its exercise, mind the spelling, and run that cell"
+        message = _missing(name, error)
     except Exception as error:
         reason = _shorten(str(error)).rstrip(".") or "no message"
         message = f"{name}: your code raised {type(error).__name__}: {reason}{_line_of_answer(error)}"
@@ -421,7 +424,7 @@ def _compare(actual, expected, what, rtol, atol, mistakes, nan):
     """Raise `CheckFailed` with the hint that fits, unless `actual` equals `expected` within the tolerance."""
     if _close(actual, expected, rtol, atol, nan):
         return
-    message = f"{what}: expected {_show(expected)}, got {_show(actual)}"
+    message = f"{what}: {_difference(actual, expected, rtol, atol, nan)}"
     for hint, wrong in (mistakes() if callable(mistakes) else mistakes or {}).items():
         if _close(actual, np.asarray(wrong, dtype=float), rtol, atol, nan=True):
             raise CheckFailed(f"{message}: {hint}")
@@ -474,16 +477,75 @@ def _names(columns):
     return ", ".join(f"'{column}'" for column in columns) or "none"
 
 
-def _show(values):
+def _difference(actual, expected, rtol, atol, nan):
+    """Return what was expected and what came, with as many digits as tell the two apart."""
+    alike, both = actual.shape == expected.shape, (expected, actual)
+    if not alike or expected.size <= SHOWN:
+        return "expected {}, got {}".format(*_told_apart(both))
+    wrong = np.argwhere(~np.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=nan))
+    first = tuple(wrong[0])
+    texts = _told_apart([values[first] for values in both])
+    place = ", ".join(map(str, first))
+    where = f"{len(wrong)} of {expected.size} numbers differ, first at [{place}]: expected {texts[0]}, got {texts[1]}"
+    return where if expected.ndim > 1 else "expected {}, got {}; {}".format(*map(_show, both), where)
+
+
+def _told_apart(both):
+    for digits in (4, 6, 9, 17):
+        texts = [_show(values, digits) for values in both]
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
+def _show(values, digits=4):
     if values.ndim == 0:
-        return f"{values:.6g}"
-    return np.array2string(values, precision=4, threshold=6, edgeitems=3, separator=", ").replace("\n", "")
+        return f"{values:.{max(digits, 6)}g}"
+    return np.array2string(values, precision=digits, threshold=SHOWN, edgeitems=3, separator=", ").replace("\n", "")
 
 
 def _shorten(text, length=200):
     """Return the text on one line; cut the middle of a long one, since messages often end with advice."""
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[: length // 2]} … {text[-length // 2 :]}"
+
+
+def _missing(exercise, error):
+    """Return why a name is missing: the error of the cell that defines it, or that no cell does."""
+    found = re.search(r"name '(\w+)' is not defined", str(error))
+    for source, kind, text in _stopped_cells() if found else []:
+        if not _defines(source, found[1]):
+            continue
+        if kind == "NotImplementedError":
+            return f"{exercise} is not written yet: {NOT_WRITTEN}"
+        reason = _shorten(text if kind == "CheckFailed" else f"{kind}: {text}").rstrip(".: ")
+        return f"{exercise}: {error}, since the cell that defines it stopped ({reason}): mend that cell and run it"
+    return f"{exercise}: {error}: write it in the cell of its exercise, mind the spelling, and run that cell"
+
+
+def _stopped_cells():
+    """Return the source, the class and the message of the error of each cell that stopped, the latest first."""
+    if _elsewhere is not None:
+        return _elsewhere.stopped[::-1]
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    history = getattr(shell, "history_manager", None)
+    errors = getattr(history, "exceptions", {})  # since IPython 9
+    sources = history.input_hist_raw if errors else []
+    return [
+        (sources[number], error["ename"], error["evalue"])
+        for number, error in sorted(errors.items(), reverse=True)
+        if number < len(sources)
+    ]
+
+
+def _defines(source, name):
+    """Return whether a cell that could not be run to its end looks as if it defines a name."""
+    for line in source.splitlines():
+        words = re.findall(r"\w+", line.partition("#")[0].partition("=")[0])
+        is_import, is_assignment = words[:1] in (["import"], ["from"]), re.match(r"[\w, ]+(:[^=]+)?=[^=]", line)
+        if (name in words and (is_import or is_assignment)) or words[:2] in (["def", name], ["class", name]):
+            return True
+    return False
 
 
 def _line_of_answer(error):

@@ -269,6 +269,21 @@ def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
     assert "error" not in [one["output_type"] for some in outputs for one in some], outputs
 
 
+def test_a_missing_name_is_explained_by_the_error_of_the_cell_that_defines_it(worker):
+    test = "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n    {}"
+    cells = [
+        Cell("import nowhere\nimport numpy as np"),
+        Cell("raise NotImplementedError()\nw = 3"),
+        Cell("def slope(x):\n    return np.mean(x)"),
+        *(Cell(test.format(line), f"a-{line}") for line in ("slope([1, 2])", "w", "b")),
+    ]
+    told = [outputs[0]["evalue"] for outputs in worker.grade(cells)["outputs"][3:]]
+    because = "since the cell that defines it stopped (ModuleNotFoundError: No module named 'nowhere'): mend that cell"
+    assert f"name 'np' is not defined, {because}" in told[0]
+    assert told[1].startswith("slope is not written yet")
+    assert "name 'b' is not defined: write it in the cell of its exercise" in told[2]
+
+
 def test_a_test_cell_that_cannot_be_read_fails_and_stops_nothing(bubblewrap):
     worker = Worker()
     cells = [Cell("assert (", "a-1"), Cell("assert \0", "a-2"), Cell("assert 1", "a-3")]

@@ -177,6 +177,34 @@ def test_whatever_goes_wrong_becomes_one_sentence_that_says_where_to_look(error,
     assert sentence.endswith("See page.html#part in the book.")
 
 
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["import numpy\nimport nowhere\nimport pandas as slope"], "stopped (ModuleNotFoundError: No module named 'no"),
+        (["1 / 0\ndef slope(x):\n    return x"], "since the cell that defines it stopped (ZeroDivisionError: division by"),
+        (["intercept, slope = 1 / 0"], "since the cell that defines it stopped (ZeroDivisionError"),
+        (["def slope(x:\n    return x"], "since the cell that defines it stopped (SyntaxError"),
+        (["slope = [][1]", "slope = {}[2]"], "stopped (KeyError: 2): mend that cell and run it. See page.html"),
+        (["raise NotImplementedError()\nslope = 3"], "slope is not written yet: replace the line"),
+        (["1 / 0\nslpoe = 3"], "name 'slope' is not defined: write it in the cell of its exercise, mind the spelling"),
+        (["print(slope)\nslope == 3\nf(slope=3)"], "'slope' is not defined: write it in the cell of its exercise"),
+    ],
+)
+def test_a_missing_name_is_explained_by_the_error_of_the_cell_that_defines_it(cells, words):
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell.instance()
+    shell.reset()
+    test = "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n    slope"
+    with capture_output():
+        for cell in cells:
+            shell.run_cell(cell, store_history=True)
+    with capture_output() as shown:
+        shell.run_cell(test)
+    assert words in " ".join(shown.stdout.split())
+
+
 def test_a_failure_in_a_notebook_shows_its_sentence_and_no_line_of_the_test():
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
