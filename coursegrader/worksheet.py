@@ -10,16 +10,17 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nbgrader.api import Gradebook
+from traitlets.config import Config
 
 from coursegrader import GradingError
-from coursegrader.export import cell, refuse_unfinished, results_of
+from coursegrader.export import cell, tell_of
 from coursegrader.files import write_whole
 from coursegrader.people import NOTHING, Person
-from coursegrader.roster import handed_in_nothing
+from coursegrader.standing import classes, refuse_unfinished
 
 FIELD = re.compile(r'(?P<text>"(?:[^"]|"")*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)')
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
@@ -35,6 +36,8 @@ def fill_worksheet(
     people: Sequence[Person] = (),
     *,
     unfinished: bool = False,
+    config: Config | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> list[str]:
     """Write Moodle's grading worksheet with the columns "Grade" and "Feedback comments" filled in.
 
@@ -56,7 +59,11 @@ def fill_worksheet(
     people : sequence of Person
         The roster.
     unfinished : bool, default False
-        Write the file although answers still wait to be marked; they count 0.
+        Write the file although answers still wait to be marked; they count 0, or the points of before.
+    config : traitlets.config.Config, optional
+        nbgrader's configuration, which may set the traits of `coursegrader.deadlines.LatePenalty`.
+    tell : callable
+        Called with a sentence on who was refused, who lost points for lateness, and what still waits.
 
     Returns
     -------
@@ -76,12 +83,13 @@ def fill_worksheet(
         raise GradingError(
             f"{worksheet} has no column {missing[0]}: download the grading worksheet of Moodle in English"
         )
+    (of_class,) = classes([lab], gradebook, root, people, config)
     if not unfinished:
-        refuse_unfinished([lab], gradebook, root)
-    results, largest = results_of(lab, gradebook), gradebook.find_assignment(lab).max_score
+        refuse_unfinished([of_class])
+    results, largest = of_class.results, of_class.largest
     numbers = numbers_of([*results, *(one.student for one in people)], lab, people)
     students = {number: student for student, number in numbers.items()}
-    silent = {one.student for one in handed_in_nothing(people, lab, gradebook, root)}
+    silent = {one.student for one in of_class.silent}
     emails = {one.student: one.email.casefold() for one in people}
     filled = set()
     for row in rows[1:]:
@@ -96,7 +104,7 @@ def fill_worksheet(
             continue  # the number is that of another assignment
         if student in results:
             _refuse_other_maximum(texts.get("Maximum Grade"), largest, lab, worksheet)
-            grade, comments = cell(results[student].points), cell(results[student].comments)
+            grade, comments = cell(results[student].points), cell(results[student].feedback)
             row[columns.index("Grade")][0] = str(grade)
             filled.add(student)
         elif student in silent and not texts.get("Feedback comments"):
@@ -106,6 +114,7 @@ def fill_worksheet(
         if comments and "Feedback comments" in columns:
             row[columns.index("Feedback comments")][0] = _quoted(comments)
     write_whole(to, "".join(text for row in rows for field in row for text in field))
+    tell_of([of_class], tell)
     return sorted(results.keys() - filled)
 
 

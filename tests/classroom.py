@@ -45,11 +45,14 @@ class Classroom:
     def add_student(self, student, **about):
         self.gradebook.update_or_create_student(student, **about)
 
-    def hand_in(self, lab, student, automatic, by_hand=(), late=0.0):
-        """Record a submission: automatic points and manual marks; a written answer without a mark needs grading."""
+    def hand_in(self, lab, student, automatic, by_hand=(), late=0.0, at=None):
+        """Record a submission: automatic points and manual marks; a written answer without a mark needs grading.
+
+        `late` is the penalty, and `at` the time of handing in, in UTC.
+        """
         self.add_student(student)
         with self.gradebook.db.no_autoflush:
-            submission = self.gradebook.update_or_create_submission(lab, student)
+            submission = self.gradebook.update_or_create_submission(lab, student, timestamp=at)
         (notebook,) = submission.notebooks
         notebook.late_submission_penalty = late
         by_hand = dict(by_hand)

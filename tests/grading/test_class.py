@@ -422,7 +422,7 @@ def test_the_points_of_who_was_not_graded_since_are_not_exported(room, full):
     nbformat.write(nbformat.from_dict({**room.honest, "cells": []}), folder / FILE)
     room.hand_in("cleo")
     code, said = room.type("export")
-    assert code == 1 and f"2 submissions in {LAB} to be graded, the first of ada" in said
+    assert code == 1 and f"2 submissions in {LAB} to be graded, of ada, cleo" in said
     for command in ("report", "feedback"):
         assert "Not graded since they were handed in: 2, the first is ada" in room.type(command, LAB)[1]
     room.grade()

@@ -8,6 +8,8 @@ from classroom import Classroom
 from coursegrader import GradingError
 from coursegrader.export import export
 
+DEDUCTED = "Points are deducted for lateness."
+
 
 @pytest.fixture
 def classroom(tmp_path):
@@ -60,13 +62,13 @@ def test_a_spreadsheet_has_a_row_for_each_student_and_adds_up(classroom):
 def test_moodle_gets_an_identifier_and_for_each_lab_points_and_feedback(classroom):
     assert exported(classroom, "moodle") == [
         ["Email address", "lab-01", "lab-01 (feedback)", "lab-02", "lab-02 (feedback)"],
-        ["ben@example.org", "0", "", "5", ""],
+        ["ben@example.org", "0", f"{DEDUCTED} Of 1.5 points, 0 count.", "5", f"{DEDUCTED} Of 6 points, 5 count."],
         ["ada@example.org", "4", "", "9", "essay: -1 for the units, else good"],
         ["cleo@example.org", "0", "", "", ""],
     ]
     assert exported(classroom, "moodle", identifier="ID number", labs=["lab-02"])[:3] == [
         ["ID number", "lab-02", "lab-02 (feedback)"],
-        ["ben", "5", ""],
+        ["ben", "5", f"{DEDUCTED} Of 6 points, 5 count."],
         ["ada", "9", "essay: -1 for the units, else good"],
     ]
 

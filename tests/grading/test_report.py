@@ -79,6 +79,8 @@ def test_the_totals_are_those_of_the_class_and_leave_out_what_waits(page):
     assert rows(page, "Totals")[1:] == [
         ["Automatic points", "4", "5", "2.6", "3.0", "1.5"],
         ["All points, with the written answers", "8", "3", "5.0", "6.0", "3.6"],
+        # Each less 1 for being late: 7, 5 and 0
+        ["Points that count, after late penalties", "8", "3", "4.0", "5.0", "3.6"],
     ]
 
 
@@ -127,9 +129,9 @@ def test_untouched_notebooks_are_not_called_alike(page):
 def test_the_page_needs_nothing_else_and_says_its_figures_in_words(page):
     assert not page.find_all(["script", "link", "img", "iframe"]) and "http" not in str(page).replace("http-equiv", "")
     labels = [figure["aria-label"] for figure in page.find_all("svg", role="img")]
-    assert len(labels) == len(page.find_all("svg")) == 4
+    assert len(labels) == len(page.find_all("svg")) == 5
     assert labels[0].startswith("Automatic points: 5 submissions from 1 to 4 points, half of them at or below 3")
-    assert "Exercise 2 · A $line$: 60 %" in labels[2]
+    assert "Exercise 2 · A $line$: 60 %" in labels[3]
     assert all(table.caption and table.find("th", scope="col") for table in page.find_all("table"))
     for svg in page.find_all("svg"):
         named = {element["id"] for element in svg.find_all(id=True)}

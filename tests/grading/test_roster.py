@@ -178,7 +178,7 @@ def test_a_second_run_updates_and_loses_neither_people_nor_what_the_file_does_no
         (MOODLE.replace("1002", "1001"), "Ada Lovelace and Zoé O'Brien-Müller have one identifier, 1001"),
         (MOODLE.replace("zoe@", "ADA@"), "have one email, ada@example.org"),
         (CANVAS.replace("72", "71"), "have one ID of Canvas, 71"),
-        (MOODLE.encode("utf-16"), 'is not text in UTF-8: export it as CSV again, or save it as "CSV UTF-8"'),
+        (MOODLE.encode("utf-16"), 'export the list of participants again, or save it as "CSV UTF-8"'),
         (MOODLE.encode("latin-1", "replace"), "is not text in UTF-8"),
         ("id,last name,first name\n,Lovelace,Ada\n", "line 2 of .*people.csv has nothing that identifies the person"),
         ("id,last name,first name\n", "names nobody"),
@@ -338,8 +338,8 @@ def test_whoever_is_on_the_roster_and_handed_in_nothing_is_in_the_table(marked):
 
 
 def test_whoever_is_on_the_roster_and_handed_in_nothing_is_on_the_report(marked):
-    silent = handed_in_nothing(people(marked).values(), LAB, marked.gradebook, marked.root)
-    page = write_report(LAB, marked.root, marked.gradebook, silent=silent).read_text("utf-8")
+    roster = list(people(marked).values())
+    page = write_report(LAB, marked.root, marked.gradebook, people=roster).read_text("utf-8")
     assert "On the roster, 1 handed in nothing: Ben King (1003)." in page
     assert "handed in nothing" not in write_report(LAB, marked.root, marked.gradebook).read_text("utf-8")
 
