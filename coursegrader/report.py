@@ -156,6 +156,7 @@ def write_term_report(
         share = total / largest if largest else None
         own = [of_person.get(one.lab, missing) for one in of_labs]
         persons.append({"person": person, "standings": own, "total": total, "share": share})
+    persons.sort(key=lambda row: row["person"].order)
     absent = [row["person"] for row in persons if all(one.nothing for one in row["standings"])]
     known = {"labs": rows, "people": persons, "absent": absent, "largest": largest}
     groups = any(row["person"].group for row in persons)

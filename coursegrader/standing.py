@@ -50,6 +50,7 @@ class Standing:
 
     student: str
     name: str
+    last_name: str = ""
     group: str = ""
     result: Result | None = None
     unmarked: int = 0
@@ -57,6 +58,11 @@ class Standing:
     refused: str | None = None
     not_graded: bool = False
     nothing: bool = False
+
+    @property
+    def order(self):
+        """The key by which the class is sorted."""
+        return self.last_name, self.name, self.student
 
     @property
     def label(self):
@@ -196,6 +202,7 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
             Standing(
                 student,
                 roster[student].name if student in roster else _name(known.get(student), student),
+                last_name=getattr(known.get(student), "last_name", None) or "",
                 group=roster[student].group if student in roster else "",
                 result=results.get(student),
                 unmarked=int(unmarked.get(student, 0)),
@@ -205,7 +212,7 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
                 nothing=student in silent,
             )
         )
-    one_class.standings.sort(key=lambda one: (_last_name(known.get(one.student)), one.name, one.student))
+    one_class.standings.sort(key=lambda one: one.order)
     return one_class
 
 
@@ -245,7 +252,3 @@ def labs_handed_in(gradebook: Gradebook, root: Path) -> list[str]:
 
 def _name(student, identifier):
     return (f"{student.first_name or ''} {student.last_name or ''}".strip() if student else "") or identifier
-
-
-def _last_name(student):
-    return (student.last_name or "") if student else ""

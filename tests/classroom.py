@@ -70,15 +70,15 @@ class Classroom:
             cells.append(_cell(grade_id, "...", solution=False, outputs=[error]))
         _write(self.root / "autograded" / student / lab / f"{lab}.ipynb", cells, {"mlcourse": known})
 
-    def write_release(self, lab, title, sections, stubs=()):
-        """Write the released lab: the sections with the graded cells in each, and the given code."""
+    def write_release(self, lab, title, sections, stubs=(), folder="labs"):
+        """Write the released lab, or its source: the sections with the graded cells in each, and the code in cells."""
         cells = [{"cell_type": "markdown", "metadata": {}, "source": f"# {title}\n\nA story."}]
         for heading, grade_ids in sections.items():
             cells.append({"cell_type": "markdown", "metadata": {}, "source": [f"## {heading}\n", "\n", "What to do."]})
             for grade_id in grade_ids:
                 solution = grade_id in dict(stubs)
                 cells.append(_cell(grade_id, dict(stubs).get(grade_id, "..."), solution))
-        _write(self.root / "labs" / lab / f"{lab}.ipynb", cells, {})
+        _write(self.root / folder / lab / f"{lab}.ipynb", cells, {})
 
 
 def _cell(grade_id, source, solution, outputs=()):

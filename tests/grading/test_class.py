@@ -368,6 +368,15 @@ def test_a_gradebook_that_refuses_one_student_keeps_those_before_and_after(room,
     assert "Graded 1 submissions" in said
 
 
+def test_who_was_refused_is_named_by_every_grading(room):
+    room.hand_in("ada")
+    (room.hand_in("ben") / FILE).write_text("{")
+    for _ in range(2):
+        code, said = room.grade()
+        assert code == 0 and "Refused: " in line(said, "ben") and "ada: " not in said
+    assert "2 had not changed" in said
+
+
 def test_a_lab_with_other_cells_than_graded_work_had_is_not_released(room, full):
     room.hand_in("ada")
     room.grade()
