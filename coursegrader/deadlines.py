@@ -28,9 +28,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from nbgrader.api import Gradebook, SubmittedAssignment, SubmittedNotebook
+from nbgrader.api import Assignment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
+from sqlalchemy import func
+from sqlalchemy.orm import contains_eager
 from traitlets import Float, Int
 from traitlets.config import Config
 
@@ -300,8 +302,8 @@ def apply_deadlines(gradebook: Gradebook, root: Path, config: Config | None = No
         labs = [one for one in labs if one.duedate is not None]
     left = defaultdict(lambda: rule.free_days)
     for assignment in sorted(labs, key=lambda one: (one.duedate is None, one.duedate or datetime.min, one.name)):
-        for notebook, submission in _submitted(gradebook, assignment):
-            student = submission.student_id
+        for notebook, score in submitted(gradebook, assignment):
+            submission, student = notebook.assignment, notebook.assignment.student_id
             if deadlines.stated:
                 own = deadlines.extension(assignment.name, student)
                 days = rule.late_days(_seconds_late(submission.timestamp, assignment.duedate, own))
@@ -310,21 +312,33 @@ def apply_deadlines(gradebook: Gradebook, root: Path, config: Config | None = No
                 # nbgrader knows no free days: they move the due date
                 _set(submission, "extension", (own or timedelta()) + timedelta(days=used) if own or used else None)
             seconds = _seconds_late(submission.timestamp, assignment.duedate, submission.extension)
-            lost = step.plugin_inst.late_submission_penalty(student, notebook.score, seconds) if seconds else None
-            _set(notebook, "late_submission_penalty", None if lost is None else min(max(lost, 0), notebook.score))
+            lost = step.plugin_inst.late_submission_penalty(student, score, seconds) if seconds else None
+            _set(notebook, "late_submission_penalty", None if lost is None else min(max(lost, 0), score))
     gradebook.db.commit()
     return deadlines
 
 
-def _submitted(gradebook, assignment):
-    return (
-        gradebook.db.query(SubmittedNotebook, SubmittedAssignment)
-        .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
-        .filter(SubmittedAssignment.assignment_id == assignment.id)
-        .order_by(SubmittedAssignment.student_id)
-        .populate_existing()
-        .all()
+def submitted(gradebook: Gradebook, assignment: Assignment) -> list[tuple[SubmittedNotebook, float]]:
+    """Return the notebooks handed in for a lab, one for each student, with their points before any late penalty."""
+    of_lab = SubmittedAssignment.assignment_id == assignment.id
+    # nbgrader's own `score` looks through all grades for each notebook
+    sums = (
+        gradebook.db.query(Grade.notebook_id, func.sum(Grade.score))
+        .join(SubmittedNotebook, Grade.notebook_id == SubmittedNotebook.id)
+        .join(SubmittedNotebook.assignment)
+        .filter(of_lab)
+        .group_by(Grade.notebook_id)
     )
+    scores = {notebook: score or 0.0 for notebook, score in sums}
+    notebooks = (
+        gradebook.db.query(SubmittedNotebook)
+        .join(SubmittedNotebook.assignment)
+        .filter(of_lab)
+        .order_by(SubmittedAssignment.student_id)
+        .options(contains_eager(SubmittedNotebook.assignment))
+        .populate_existing()
+    )
+    return [(one, scores.get(one.id, 0.0)) for one in notebooks]
 
 
 def _set(what, name, value):
@@ -340,20 +354,23 @@ def _seconds_late(timestamp, duedate, extension):
 
 
 def lateness(
-    submission: SubmittedAssignment, deadlines: Deadlines, root: Path, config: Config | None = None
+    notebook: SubmittedNotebook, score: float, deadlines: Deadlines, root: Path, config: Config | None = None
 ) -> Lateness:
-    """Return when a submission was handed in and due, and what its lateness costs, as `apply_deadlines` recorded it.
+    """Return when a notebook was handed in and due, and what its lateness costs, as `apply_deadlines` recorded it.
 
     Parameters
     ----------
-    submission : nbgrader.api.SubmittedAssignment
+    notebook : nbgrader.api.SubmittedNotebook
+    score : float
+        Its points before any late penalty.
     deadlines : Deadlines
     root : pathlib.Path
         The folder of the course.
     config : traitlets.config.Config, optional
         nbgrader's configuration.
     """
-    lab, student, rule = submission.assignment.name, submission.student_id, LatePenalty(config=config)
+    submission, rule = notebook.assignment, LatePenalty(config=config)
+    lab, student = submission.assignment.name, submission.student_id
     extension = deadlines.extension(lab, student) if deadlines.stated else submission.extension
     free = max(0, ((submission.extension or timedelta()) - (extension or timedelta())).days)
     stated = deadlines.own.get((lab, student)) or deadlines.due.get(lab)
@@ -365,7 +382,7 @@ def lateness(
         extended=bool(extension),
         days=rule.late_days(_seconds_late(handed_in, due, extension)),
         free=free,
-        points=submission.score,
-        penalty=max(0, min(submission.score, sum(one.late_submission_penalty or 0 for one in submission.notebooks))),
+        points=score,
+        penalty=max(0, min(score, notebook.late_submission_penalty or 0)),
         canvas=(root / "submitted" / student / lab / LATE_IN_CANVAS).exists(),
     )

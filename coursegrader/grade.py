@@ -22,7 +22,7 @@ from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, Operational
 
 from coursegrader import GradingError
 from coursegrader.collect import identifier
-from coursegrader.deadlines import FILE, apply_deadlines, check_deadlines, lateness, say_unknown
+from coursegrader.deadlines import FILE, apply_deadlines, check_deadlines, lateness, say_unknown, submitted
 from coursegrader.files import (
     MAKE_ROOM,
     CannotWrite,
@@ -225,9 +225,10 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             with uninterrupted():
                 record.commit()
                 graded.write()
-        deadlines = apply_deadlines(gradebook, root, config)
-        recorded = gradebook.find_assignment(lab).submissions
-        summary.overdue = sum(lateness(one, deadlines, root, config).days > 0 for one in recorded)
+        with uninterrupted():
+            deadlines = apply_deadlines(gradebook, root, config)
+        recorded = submitted(gradebook, gradebook.find_assignment(lab))
+        summary.overdue = sum(lateness(*one, deadlines, root, config).days > 0 for one in recorded)
         summary.notes += [(FILE, sentence) for sentence in say_unknown(deadlines, gradebook, root)]
         summary.silent = len(handed_in_nothing(read_roster(gradebook, root), lab, gradebook, root))
     summary.seconds = time.monotonic() - begin

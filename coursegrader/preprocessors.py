@@ -140,8 +140,8 @@ class SayWhatHappened(NbGraderPreprocessor):
         """Return a sentence if the submission was late."""
         root = course_folder(self.config)
         with Gradebook(names["db_url"]) as gradebook:
-            submission = gradebook.find_submission(names["assignment"], names["student"])
-            return lateness(submission, read_deadlines(root), root, self.config).sentence()
+            notebook = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
+            return lateness(notebook, notebook.score, read_deadlines(root), root, self.config).sentence()
 
 
 class SayAsHandedIn(NbGraderPreprocessor):

@@ -266,7 +266,7 @@ def _people(of_class):
         "people": of_class.standings,
         "silent": of_class.silent,
         "groups": any(one.group for one in of_class.standings),
-        "due": moment(of_class.due) if of_class.due else "",
+        "due": of_class.due,
         "late": sum(one.days > 0 for one in lateness),
         "untimed": sum(one.handed_in is None for one in lateness),
         "penalised": any(one.penalty for one in lateness),
@@ -439,13 +439,17 @@ def _write_page(path, template, **content):
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"number": _number, "percent": _percent, "points": points, "moment": moment}
+    environment.filters |= {"number": _number, "percent": _percent, "points": points, "moment": moment, "time": _time}
     write_whole(path, environment.get_template(template).render(**content), errors="replace")
     return path
 
 
 def _number(value, digits=1):
     return UNDEFINED if value is None or np.isnan(value) else f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _time(value):
+    return f"{value:%Y-%m-%d %H:%M %Z}"
 
 
 def _percent(value):

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nbgrader.api import Gradebook
+from nbgrader.api import BaseCell, Comment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from traitlets.config import Config
 
 from coursegrader import GradingError
-from coursegrader.deadlines import Deadlines, Lateness, apply_deadlines, count, lateness
+from coursegrader.deadlines import Deadlines, Lateness, apply_deadlines, count, lateness, submitted
 from coursegrader.people import NOTHING, Person
 from coursegrader.result_cache import not_graded
 from coursegrader.roster import handed_in_nothing
@@ -220,18 +220,29 @@ def results_of(
     lab: str, gradebook: Gradebook, root: Path, deadlines: Deadlines, config: Config | None = None
 ) -> dict[str, Result]:
     """Return the result of each student who is in the gradebook with a lab."""
-    results = {}
-    for submission in gradebook.find_assignment(lab).submissions:
-        late = lateness(submission, deadlines, root, config)
-        comments = sorted(
-            (comment.name, one_line(comment.comment))
-            for notebook in submission.notebooks
-            for comment in notebook.comments
-            if comment.comment
-        )
-        text = "; ".join(f"{name}: {comment}" for name, comment in comments)
-        results[submission.student_id] = Result(max(0, late.points - late.penalty), late, text)
+    results, comments = {}, _comments(lab, gradebook)
+    for notebook, score in submitted(gradebook, gradebook.find_assignment(lab)):
+        student, late = notebook.assignment.student_id, lateness(notebook, score, deadlines, root, config)
+        results[student] = Result(max(0, late.points - late.penalty), late, "; ".join(comments.get(student, ())))
     return results
+
+
+def _comments(lab, gradebook):
+    """Return the graders' comments on the answers of each student, by the names of the cells."""
+    found = {}
+    rows = (
+        gradebook.db.query(SubmittedAssignment.student_id, BaseCell.name, Comment.comment)
+        .select_from(Comment)
+        .join(SubmittedNotebook, Comment.notebook_id == SubmittedNotebook.id)
+        .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+        .join(BaseCell, Comment.cell_id == BaseCell.id)
+        .filter(SubmittedAssignment.assignment_id == gradebook.find_assignment(lab).id)
+        .order_by(BaseCell.name)
+    )
+    for student, name, comment in rows:
+        if comment:
+            found.setdefault(student, []).append(f"{name}: {one_line(comment)}")
+    return found
 
 
 def labs_handed_in(gradebook: Gradebook, root: Path) -> list[str]:

@@ -62,7 +62,8 @@ def at(day, hour=12, minute=0):
 def seen(room, lab, student, config=TENTH):
     """Return how late a submission is, as the next command that shows it says."""
     deadlines = apply_deadlines(room.gradebook, room.root, config)
-    return lateness(room.gradebook.find_submission(lab, student), deadlines, room.root, config)
+    notebook = room.gradebook.find_submission_notebook(lab, lab, student)
+    return lateness(notebook, notebook.score, deadlines, room.root, config)
 
 
 # The file
@@ -305,8 +306,8 @@ def test_the_report_lists_the_class_with_times_and_points_before_and_after(marke
     (title,) = [one for one in page.find_all("caption") if one.text.startswith("Everybody")]
     rows = [[cell.text for cell in row.find_all(["th", "td"])] for row in title.find_parent("table").find_all("tr")]
     assert rows[1:] == [
-        ["ada", "1 November 2026, 13:00 CET", "", "8.5", "8.5", "graded"],
-        ["ben", "3 November 2026, 13:00 CET", "2 late days", "8.5", "6.8", "graded"],
+        ["ada", "2026-11-01 13:00 CET", "", "8.5", "8.5", "graded"],
+        ["ben", "2026-11-03 13:00 CET", "2 late days", "8.5", "6.8", "graded"],
         ["cleo", "", "no time", "8.5", "8.5", "graded"],
     ]
     text = " ".join(page.text.split())
