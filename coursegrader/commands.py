@@ -79,6 +79,8 @@ def add_commands(command):
         "mlcourse collect lab-01-toy-regression ~/Downloads/class.zip",
     )
     one.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a folder, or an archive of Moodle or Canvas")
+    says = "Moodle's grading worksheet of the lab, downloaded with the archive, which says when each was handed in"
+    one.add_argument("--worksheet", type=Path, metavar="FILE", help=says)
 
     example = "mlcourse grade lab-01-toy-regression --workers 4"
     for name, run, says in [
@@ -200,6 +202,7 @@ def collect(options):
     from coursegrader.collect import collect
     from coursegrader.roster import keep_numbers
     from coursegrader.submissions import shown
+    from coursegrader.worksheet import write_times
 
     lab, people = known(options), people_of(options)
     keep = partial(keep_numbers, people, lab, root=options.root)
@@ -209,6 +212,10 @@ def collect(options):
             print(f"{shown(one.student)}: {note}")
     missed = sum(one.path is None for one in collected)
     print(f"Collected {len(collected) - missed} submissions in submitted/.")
+    if options.worksheet:
+        timeless = write_times(options.worksheet, lab, options.root, people)
+        for student in timeless:
+            print(f"{shown(student)}: {options.worksheet} does not say when it was handed in.")
     if missed:
         print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
     return 1 if missed else 0
@@ -243,10 +250,9 @@ def grade(options):
         print(f"{shown(student)}: {sentence}")
     refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
     same = f"; {done.unchanged} had not changed" if done.unchanged else ""
+    overdue = f"; {done.overdue} of the class handed in late" if done.overdue else ""
     silent = f"; {done.silent} on the roster handed in nothing" if done.silent else ""
-    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}{silent}.")
-    if done.overdue:
-        print(f"{done.overdue} of the class {'was' if done.overdue == 1 else 'were'} handed in late: see the report.")
+    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}{overdue}{silent}.")
     if done.late:
         print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
     if done.missed:

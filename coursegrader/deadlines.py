@@ -10,10 +10,10 @@ A row without a student is for everybody; a row with a student's identifier is f
 zone of the lab unless it names another. A local time that the clocks show twice, or skip, counts as the later of its
 two readings. While there is no such file, the due dates in nbgrader's gradebook hold.
 
-Who is late depends on the ``timestamp.txt`` of the submission, which nbgrader's exchange writes. Archives of Moodle and
-Canvas state no time: the dates in them are those of the download (`lib/content_zipper.rb` of Canvas; `mod/assign` of
-Moodle streams its files into the zip). Canvas at least marks files as late; `mlcourse collect` keeps that in
-``late-in-canvas.txt``. A submission without a known time is not late.
+Who is late depends on the ``timestamp.txt`` of the submission. nbgrader's exchange writes it, and so does `mlcourse
+collect` from Moodle's grading worksheet (`coursegrader.worksheet.write_times`). The archives of Moodle and Canvas state
+no time: the dates in them are those of the download (`lib/content_zipper.rb` of Canvas). Canvas marks files as late;
+`mlcourse collect` keeps that in ``late-in-canvas.txt``. A submission without a known time is not late.
 
 `apply_deadlines` writes all of it to the fields that nbgrader has for it: the due date of a lab, the extension and the
 late penalty of a submission. It computes every penalty anew from the points as they are, so nothing is deducted twice,
@@ -240,7 +240,12 @@ def _instant(text, zone, where):
         raise GradingError(
             f"{where}: {shown(text) or 'nothing'!r} is not a due date: write date and time as 2026-11-02 23:59"
         )
-    return max(local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)).astimezone(zone)
+    return max(readings(local, zone)).astimezone(zone)
+
+
+def readings(local: datetime, zone: ZoneInfo) -> list[datetime]:
+    """Return the two readings of a local time, in UTC; they differ only where the clocks change."""
+    return [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
 
 
 def check_deadlines(gradebook: Gradebook, root: Path) -> Deadlines:

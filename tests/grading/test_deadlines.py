@@ -355,7 +355,7 @@ def test_from_the_file_to_the_feedback_and_back_without_grading_again(course):
     (root / "deadlines.csv").write_text(f"{HEADING}{LAB},,2026-11-02 12:00,UTC\n")
     hand_in("ada", "2026-11-03 10:00:00 UTC")
     hand_in("ben", "2026-11-01 10:00:00 UTC")
-    assert "1 of the class was handed in late: see the report." in type("grade", LAB, "--workers", "1")
+    assert "; 1 of the class handed in late." in type("grade", LAB, "--workers", "1")
     (points, penalty) = penalties(root)["ada"]
     assert penalty == pytest.approx(points / 10) and penalties(root)["ben"] == (points, 0)
     assert NbGraderAPI(config=nbgrader_config(root)).autograde(LAB, "ada", force=True)["success"]
