@@ -32,7 +32,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from coursegrader import GradingError
-from mlcourse.setup_cell import setup_cell
+from mlcourse.setup_cell import FOLDED, setup_cell
 from mlcourse.student.notebooks import HAND_IN
 from mlcourse.student.submit import FOLDER, where_to_hand_in
 
@@ -175,6 +175,8 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
         for cell in notebook.cells:
             if _raises_until_solved(cell):
                 cell.metadata.setdefault("tags", []).append("raises-exception")
+            if cell.cell_type == "code" and _is_graded(cell):
+                cell.metadata |= nbformat.from_dict(FOLDED)
         source = nbformat.read(root / "source" / name / path.name, as_version=4)
         secrets = {line for region in REGIONS for line in secret_lines(source, region)}
         if found := leaks(secrets, "\n".join(cell.source for cell in notebook.cells)):
