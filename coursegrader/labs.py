@@ -43,14 +43,15 @@ LEAST = 20  # a line with fewer visible characters is not recognised as secret
 GRADER_KEYS = {"grade_id", "solution", "points"}
 LAST_CELL = """## Before you hand in
 
-Choose *Kernel → Restart Kernel and Run All Cells* once more, read every message, and save the notebook. Then type in a
-terminal, in the folder of the course (and `.venv/bin/mlcourse` in the place of `mlcourse` if you use `make lab`),
+Choose *Kernel → Restart Kernel and Run All Cells* once more, read every message, and save the notebook. Then press the
+button *Hand in* above the notebook, or type in a terminal, in the folder of the course (and `.venv/bin/mlcourse` in the
+place of `mlcourse` if you use `make lab`),
 
 ```sh
 mlcourse submit {lab}
 ```
 
-It says what is still open, and writes the file to hand in, `{file}`. {where}"""
+Either says what is still open, and writes the file to hand in, `{file}`. {where}"""
 
 
 class LabError(GradingError):
