@@ -30,8 +30,9 @@ START = """# Your labs
 {rows}
 
 **How a lab works.** Replace each `raise NotImplementedError()` with your answer, and press *Check exercise*, which \
-runs the answer and the checks below it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and says \
-for each exercise what is still open. A lab that you have begun opens at the first exercise that is open.
+runs the answer and the checks below it. A check that fails says what is wrong and where to read. The button \
+*Validate* above a lab runs all of it and says for each exercise what is still open. A lab that you have begun opens \
+at the first exercise that is open.
 
 **Handing in.** Press *Hand in* above the lab, or type `{submit}` in a terminal, with the name or the number of the \
 lab. Either says what is still open, and writes the file to hand in into the folder `hand-in`. {where}

@@ -1,6 +1,6 @@
 """Check a lab before it is handed in, and write the one file to hand in.
 
-The notebook runs as the button *Validate* runs it: from the top, in a fresh kernel, by nbgrader. What is handed in is
+The notebook runs as nbgrader's validation runs it: from the top, in a fresh kernel. What is handed in is
 the notebook as it was saved; the results of the run are only told.
 
 Check cells that are missing show in the points: each exercise states its own, and they must be those of its cells.
@@ -31,7 +31,7 @@ from mlcourse.student.notebooks import (
 
 FOLDER = "hand-in"
 WHERE = "Hand it in where your instructor told you."
-TIME_OUT = 30  # seconds for a cell, as for Validate
+TIME_OUT = 30  # seconds for a cell, as in a validation of nbgrader
 HIDDEN = "When your work is graded, hidden checks with other data decide on these points."
 
 
@@ -155,7 +155,7 @@ def read_content(path):
 
 
 def run(notebook, folder):
-    """Run a notebook from the top in a fresh kernel, as the button *Validate* does.
+    """Run a notebook from the top in a fresh kernel, as a validation of nbgrader does.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""JupyterLab in a browser: a student runs all cells, gets a hint on a wrong answer, corrects it, validates, hands in."""
+"""JupyterLab in a browser: a student runs all cells, gets a hint on a wrong answer, corrects it, and hands in."""
 
 import bisect
 import os
