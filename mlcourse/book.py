@@ -14,13 +14,15 @@ VARIABLE = "MLCOURSE_SITE"  # the address at which `mlcourse.student.server` sho
 
 
 def local_copy(root: Path = ROOT) -> Path | None:
-    """Return the folder of the site on this machine, None if there is none.
+    """Return the folder of the site on this machine, None if there is none, or if a hub runs here for other machines.
 
     Parameters
     ----------
     root : pathlib.Path
         The folder of the course. The site is there if it was built, or if ``book-offline.zip`` was unpacked.
     """
+    if "JUPYTERHUB_API_TOKEN" in os.environ:
+        return None
     folders = ((root / name).resolve() for name in COPIES)
     return next((folder for folder in folders if (folder / "book" / "index.html").is_file()), None)
 

@@ -54,9 +54,9 @@ def _load_jupyter_server_extension(app):
 
 
 async def _start_jupyter_server_extension(app):
-    """Tell the kernels where the book is, once the port is known; a hub shows the server at another address."""
+    """Tell the kernels where the book is, once the port is known."""
     asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "nbgrader.preprocessors")  # takes 2 s
-    if "mlcourse_site" in app.web_app.settings and "JUPYTERHUB_API_TOKEN" not in os.environ:
+    if "mlcourse_site" in app.web_app.settings:
         os.environ[VARIABLE] = url_path_join(app.connection_url, app.web_app.settings["mlcourse_site"])
 
 

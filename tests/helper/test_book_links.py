@@ -10,7 +10,8 @@ SITE = '[tool.mlcourse]\nsite = "https://example.org/course/"\n'
 
 @pytest.fixture(autouse=True)
 def without_server(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    for name in (VARIABLE, "JUPYTERHUB_API_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_the_site_of_the_settings_has_the_book(tmp_path):
@@ -24,6 +25,14 @@ def test_a_book_on_this_machine_is_taken_first(tmp_path, folder):
     (tmp_path / folder / "book").mkdir(parents=True)
     (tmp_path / folder / "book" / "index.html").touch()
     assert address(PLACE, tmp_path) == f"{(tmp_path / folder).resolve().as_uri()}/book/{PLACE}"
+
+
+def test_on_a_hub_the_book_is_on_the_site_since_the_browser_is_on_another_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "x")
+    (tmp_path / "pyproject.toml").write_text(SITE)
+    (tmp_path / "book" / "book").mkdir(parents=True)
+    (tmp_path / "book" / "book" / "index.html").touch()
+    assert address(PLACE, tmp_path) == f"https://example.org/course/book/{PLACE}"
 
 
 def test_the_server_says_where_it_shows_the_book(tmp_path, monkeypatch):

@@ -110,7 +110,9 @@
         tab.content.addClass("mlcourse-results");
         tab.content.node.setAttribute("aria-live", "polite");
         tab.title.closable = true;
-        app.shell.add(tab, "main", { mode: "split-right", ref: panel.id, activate: false });
+        const mode = panel.node.clientWidth < 700 ? "tab-after" : "split-right";
+        const area = app.shell.mode ? "main" : "right"; // Jupyter Notebook shows one document, and no tabs
+        app.shell.add(tab, area, { mode, ref: panel.id, activate: false });
       }
       return tab.content.node;
     };
