@@ -62,8 +62,14 @@ class CheckFailed(AssertionError):
     """An answer differs from the expected one; the message is for the student."""
 
     def _render_traceback_(self):
-        """Show the sentence alone, not the lines of the test (IPython asks the exception for its traceback)."""
-        return textwrap.wrap(str(self), width=100, break_long_words=False, break_on_hyphens=False)
+        """Show the sentence alone, with the whole address in the book (IPython asks the exception for its traceback).
+
+        Terminals and notebooks make the address a link.
+        """
+        from mlcourse.book import SEE, address
+
+        sentence = SEE.sub(lambda see: f"See {address(see[1]) or see[1]} in the book.", str(self))
+        return textwrap.wrap(sentence, width=100, break_long_words=False, break_on_hyphens=False)
 
 
 @contextlib.contextmanager
