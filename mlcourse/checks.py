@@ -14,9 +14,9 @@ where to look. A notebook shows only this sentence.
 
 A grader that runs answers in another process than the tests sets two variables. `_elsewhere` is an object with the
 methods ``without(borrowed, message)``, which acts on the process of the answers, and ``changed(thing)``, which says
-whether an answer changed its copy of an argument, and the list ``stopped`` of the cells that stopped, as
-`_stopped_cells` returns them. `_secret` is a tuple of integers that only the instructor knows; `rng` and `seed` mix them
-into the seeds of the tests.
+whether an answer changed its copy of an argument, and with the list ``stopped`` of the cells that stopped, the latest
+last, in the form of `_stopped_cells`. `_secret` is a tuple of integers that only the instructor knows; `rng` and `seed`
+mix them into the seeds of the tests.
 """
 
 import contextlib
