@@ -28,6 +28,7 @@ from paths import ROOT
 
 LAB = "lab-01-toy-regression"
 FILE = f"{LAB}.ipynb"
+WRITTEN = "best-degree"
 HUGE = 40 * 2**30
 
 
@@ -697,6 +698,109 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
     assert room.points() == {"ada": full, "ben": full}
     assert "2 marks of 2 students move" in room.type("regrade", LAB)[1]
     assert "No mark moves" in room.type("regrade", LAB)[1]
+
+
+@contextlib.contextmanager
+def written_mark(room, student):
+    """Yield the gradebook's grade and comment of the written answer, and store what is changed."""
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        names = (WRITTEN, LAB, LAB, student)
+        yield gradebook.find_grade(*names), gradebook.find_comment(*names)
+        gradebook.db.commit()
+
+
+def mark(room, student, points, comment="well said"):
+    """Mark the written answer, as a person does in the formgrader."""
+    with written_mark(room, student) as (given, said):
+        given.manual_score, given.needs_manual_grade, said.manual_comment = points, False, comment
+
+
+def marked(room, student):
+    """Return points and comment of the written answer, and whether it waits for a person."""
+    with written_mark(room, student) as (given, said):
+        return given.score, said.comment, given.needs_manual_grade
+
+
+def answer_anew(path, text):
+    notebook = nbformat.read(path, as_version=4)
+    (cell,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == WRITTEN]
+    cell.source = text
+    nbformat.write(notebook, path)
+
+
+def change_a_test(room):
+    source = room.root / "solutions" / f"{LAB}.md"
+    text = source.read_text("utf-8")
+    source.write_text(text.replace("checks.number(", "checks.number (", 1))
+    assert source.read_text("utf-8") != text
+
+
+def test_a_regrade_opens_a_written_mark_again_only_if_its_answer_changed(room):
+    paths = {student: room.hand_in(student) / FILE for student in ("ada", "ben", "cleo")}
+    room.grade()
+    assert marked(room, "ada") == (0, None, True)
+    for student in ("ada", "ben"):
+        mark(room, student, 3)
+    change_a_test(room)
+    answer_anew(paths["ben"], "A new answer.")
+    said = room.type("regrade", LAB)[1]
+    assert [marked(room, student) for student in paths] == [
+        (3, "well said", False),
+        (3, "well said", True),
+        (0, None, True),
+    ]
+    assert line(said, "ben") == f"ben: {grade.REOPENED.format(WRITTEN, 3)}" and "ada: " not in said
+    # Marked once more, it stays so, and so does what still waits
+    mark(room, "ben", 2)
+    source = room.root / "solutions" / f"{LAB}.md"
+    source.write_text(source.read_text("utf-8").replace("checks.number (", "checks.number("))
+    said = room.type("regrade", LAB)[1]
+    assert [marked(room, student)[2] for student in paths] == [False, False, True] and "marked by hand" not in said
+
+
+def test_a_changed_answer_stays_open_until_a_person_marks_it(room):
+    path = room.hand_in("ada") / FILE
+    room.grade()
+    mark(room, "ada", 3)
+    answer_anew(path, "A new answer.")
+    room.grade()
+    change_a_test(room)
+    room.type("regrade", LAB)
+    assert marked(room, "ada") == (3, "well said", True)
+
+
+def test_written_marks_stay_although_what_was_built_is_deleted(room):
+    room.hand_in("ada")
+    room.grade()
+    mark(room, "ada", 3)
+    shutil.rmtree(room.root / "_build")
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", False)
+
+
+def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_of_the_present_answer(room):
+    room.hand_in("ada")
+    room.grade()
+    mark(room, "ada", 3)
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        gradebook.find_grade("mean-squared-error-1", LAB, LAB, "ada").auto_score = 0
+        gradebook.db.commit()
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", True)
+
+
+def test_points_given_to_a_test_by_hand_are_opened_again_if_its_result_changed(room):
+    room.hand_in("ada")
+    room.grade()
+    source = room.root / "solutions" / f"{LAB}.md"
+    text = source.read_text("utf-8")
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        gradebook.find_grade("mean-squared-error-1", LAB, LAB, "ada").manual_score = 0.5
+        gradebook.db.commit()
+    change_a_test(room)
+    assert "marked by hand" not in room.type("regrade", LAB)[1]
+    source.write_text(text.replace('with checks.testing("mean_squared_error"', 'raise ValueError\nwith checks.testing("mean_squared_error"', 1))
+    assert line(room.type("regrade", LAB)[1], "ada") == f"ada: {grade.REOPENED.format('mean-squared-error-1', 0.5)}"
 
 
 def interrupted(*_):
