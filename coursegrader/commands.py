@@ -192,13 +192,14 @@ def people_of(options):
 
 def collect(options):
     """Collect the submissions of a class, and print notes on them."""
-    from coursegrader.collect import collect
+    from coursegrader.collect import collect, keep_refusals
     from coursegrader.roster import keep_numbers
     from coursegrader.submissions import shown
 
     lab, people = known(options), people_of(options)
     keep = partial(keep_numbers, people, lab, root=options.root)
     collected = collect(lab, options.files, options.root, people, keep)
+    keep_refusals(collected, lab, options.root)
     for one in collected:
         for note in one.notes:
             print(f"{shown(one.student)}: {note}")
@@ -309,9 +310,9 @@ def name_the_ungraded(options):
 
 def feedback(options):
     """Write a page for each student, and return 1 if a page could not be written."""
-    from nbgrader.apps.api import NbGraderAPI
-
-    from coursegrader.files import NO_ROOM, one_at_a_time, written_down
+    from coursegrader.collect import refusals
+    from coursegrader.feedback import refusal_page, write_pages
+    from coursegrader.files import NO_ROOM, one_at_a_time, write_whole, written_down
     from coursegrader.grade import IN_USE, LOCKED, gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.scores import automatic_points
@@ -320,13 +321,22 @@ def feedback(options):
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
+    people = people_of(options)
     # Submissions graded after the feedback get a new draw
     with one_at_a_time(root):
-        result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
-    with gradebook_of(config) as gradebook:
-        graded = sorted(automatic_points(lab, gradebook))
+        with gradebook_of(config) as gradebook:
+            graded = sorted(automatic_points(lab, gradebook))
+            maximum = gradebook.find_assignment(lab).max_score
+        refused = {student: why for student, why in refusals(lab, root).items() if student not in graded}
+        if not graded and not refused:
+            raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
+        result = write_pages(lab, root, graded)
+        names = {one.student: one.name for one in people}
+        for student, why in refused.items():
+            text = refusal_page(lab, root, names.get(student, student), maximum, why)
+            write_whole(root / "feedback" / student / lab / f"{lab}.html", text)
     # nbgrader writes no page if it fails on a student, and keeps an old page if there is no notebook
-    pages = {student: root / "feedback" / student / lab / f"{lab}.html" for student in graded}
+    pages = {student: root / "feedback" / student / lab / f"{lab}.html" for student in [*graded, *refused]}
     notebooks = {student: f"autograded/{student}/{lab}/{lab}.ipynb" for student in graded}
     missed = [one for one in graded if not (pages[one].exists() and (root / notebooks[one]).exists())]
     if not result["success"]:
@@ -344,7 +354,7 @@ def feedback(options):
     print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
     if options.archive:
         written = {student: page for student, page in pages.items() if student not in missed}
-        for student in write_archive(options.archive, lab, written, people_of(options)):
+        for student in write_archive(options.archive, lab, written, people):
             print(f"{shown(student)}: not in the archive, since no archive of Moodle gave a number of theirs.")
         print(f"Written: {options.archive}")
     name_the_ungraded(options)

@@ -382,7 +382,7 @@ class Recorder:
             write_whole(self.path(prepared.student).with_name("timestamp.txt"), prepared.timestamp)
         entry = Entry.of(prepared, before)
         try:
-            prepared.notes += self.enter(entry)
+            self.enter(entry)
         except Exception as error:
             # The rollback also discards earlier entries that are not committed
             self.gradebook.db.rollback()
@@ -398,12 +398,13 @@ class Recorder:
                 self.waiting.append(one)
             raise
         self.waiting.append(entry)
+        prepared.notes += [REOPENED.format(name, points) for name, points in entry.reopened.items()]
         if len(self.waiting) >= 20:
             self.commit()
 
     def enter(self, entry):
-        """Put the points of a submission into the gradebook, and return a sentence on each mark that is open again."""
-        notes = []
+        """Put the points of a submission into the gradebook, and reopen what a person marked if the answer changed."""
+        entry.reopened.clear()
         if entry.student not in self.students:
             self.gradebook.update_or_create_student(entry.student)
             self.students.add(entry.student)
@@ -419,7 +420,7 @@ class Recorder:
                     grade.needs_manual_grade = grade.auto_score is None
                 elif grade.name in entry.changed and not grade.needs_manual_grade:
                     grade.needs_manual_grade = True
-                    notes.append(REOPENED.format(grade.name, grade.manual_score))
+                    entry.reopened[grade.name] = grade.manual_score
         for comment in recorded.comments:
             if comment.name in entry.comments:
                 comment.auto_comment = entry.comments[comment.name]
@@ -428,7 +429,6 @@ class Recorder:
             names = {"notebook": self.lab, "assignment": self.lab, "student": entry.student}
             resources = {"nbgrader": {**names, "db_url": str(self.gradebook.engine.url)}}
             AssignLatePenalties(config=self.config).preprocess(nbformat.v4.new_notebook(), resources)
-        return notes
 
     def commit(self):
         self.gradebook.db.commit()
@@ -443,6 +443,7 @@ class Entry:
     """What the gradebook records of a submission; it is entered again after a rollback.
 
     `answers` are those of `answers_of`, and `changed` names the cells in which they are not what was graded before.
+    `reopened` has the points of the marks that are to be given again.
     """
 
     student: str
@@ -452,6 +453,7 @@ class Entry:
     comments: dict[str, str | None]
     answers: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
+    reopened: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, prepared, before):

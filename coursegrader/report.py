@@ -1,7 +1,6 @@
 """Write a page for instructors on the results of a class in a lab."""
 
 import io
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from traitlets.config import Config
 from coursegrader import GradingError, sanitizer
 from coursegrader.files import write_whole
 from coursegrader.people import Person
-from coursegrader.scores import joined, read_autograded, read_scores
+from coursegrader.scores import joined, notebook_cells, read_autograded, read_scores, sections
 from coursegrader.similarity import SimilarPairs, similar_pairs
 from coursegrader.submissions import shown
 from mlcourse.plotting import STYLE_FILE
@@ -74,11 +73,11 @@ def write_report(
     marks = read_scores(lab, gradebook)
     if marks.empty:
         raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
-    title, sections = _sections(lab, root)
+    title, headings = sections(lab, root)
     marks["exercise"] = marks.grade_id.str.replace(r"-\d+$", "", regex=True)
-    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(sections)})
+    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(headings)})
     marks = marks.sort_values(["student", "place", "grade_id"])
-    titles = {name: sections.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
+    titles = {name: headings.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
     students = sorted(marks.student.unique())
     found = {student: read_autograded(lab, student, root) for student in students}
     read = {student: autograded for student, autograded in found.items() if autograded}
@@ -142,35 +141,13 @@ def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
 # --- the content of the page ------------------------------------------------------------------------------------------
 
 
-def _sections(lab, root):
-    """Return the title of a lab, and the section title of each graded cell, in order."""
-    title, section, sections = lab, None, {}
-    for cell in _cells(root / "source" / lab / f"{lab}.ipynb") or _cells(root / "labs" / lab / f"{lab}.ipynb"):
-        source, grader = joined(cell["source"]), cell["metadata"].get("nbgrader", {})
-        if cell["cell_type"] == "markdown" and not grader.get("solution"):
-            for heading in re.findall(r"^# (.+)", source, re.MULTILINE):
-                title = heading
-            for heading in re.findall(r"^## (.+)", source, re.MULTILINE):
-                section = heading
-        if section and grader.get("grade_id"):
-            sections[grader["grade_id"]] = section
-    return title, sections
-
-
 def _stub(lab, root):
     """Return the released code of every cell that a student fills in, by grade_id."""
     return {
         cell["metadata"]["nbgrader"]["grade_id"]: joined(cell["source"])
-        for cell in _cells(root / "labs" / lab / f"{lab}.ipynb")
+        for cell in notebook_cells(root / "labs" / lab / f"{lab}.ipynb")
         if cell["cell_type"] == "code" and cell["metadata"].get("nbgrader", {}).get("solution")
     }
-
-
-def _cells(path):
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
-    except (OSError, ValueError, TypeError, KeyError):
-        raise GradingError(f"{path} cannot be read as a notebook: make it again with `make labs`") from None
 
 
 def _automatic(marks):

@@ -72,7 +72,9 @@ def answers_of(notebook: NotebookNode, scores: dict[str, float | None]) -> dict[
     code = [cell.source for cell in written if cell.cell_type == "code"]
     for cell in filter(is_grade, notebook.cells):
         name = cell.metadata.nbgrader.grade_id
-        marked = [cell.source, cell.get("attachments")] if is_solution(cell) else [code, None if scores.get(name) is None else float(scores[name])]
+        score = scores.get(name)
+        of_test = [code, None if score is None else float(score)]
+        marked = [cell.source, cell.get("attachments")] if is_solution(cell) else of_test
         found[name] = hashlib.sha256(json.dumps(marked, sort_keys=True).encode()).hexdigest()
     return found
 
@@ -158,8 +160,8 @@ class Index:
     """The submissions that have been graded, with their marks: what the grading depends on.
 
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
-    The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash of each
-    answer, since what a person has marked is marked again only if it changed.
+    The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash of
+    each answer, since what a person has marked is marked again only if it changed.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ import nbformat
 import pytest
 
 from course import Lab, make_course
-from coursegrader import grade
+from coursegrader import feedback, grade
 from coursegrader.labs import nbgrader_config
 from coursegrader.result_cache import ResultCache, fingerprint
 from coursegrader.submissions import by_date
@@ -700,6 +700,37 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
     assert "No mark moves" in room.type("regrade", LAB)[1]
 
 
+def test_who_was_refused_at_collection_reads_why_until_something_is_collected(room):
+    files = room.root / "class"
+    for student in ("ada", "ben"):
+        (files / student).mkdir(parents=True)
+    (files / "ada" / "answers.pdf").write_bytes(b"%PDF")
+    nbformat.write(room.honest, files / "ben" / FILE)
+    assert room.type("collect", LAB, str(files))[0] == 1
+    page = room.root / "feedback" / "ada" / LAB / f"{LAB}.html"
+    room.grade()
+    code, said = room.type("feedback", LAB)
+    assert code == 0 and "ada" not in said
+    assert "no notebook that can be read among its files (answers.pdf)" in page.read_text("utf-8")
+    nbformat.write(room.honest, files / "ada" / FILE)
+    assert room.type("collect", LAB, str(files))[0] == 0
+    room.grade()
+    room.type("feedback", LAB)
+    assert "answers.pdf" not in page.read_text("utf-8") and "What to look at first" in page.read_text("utf-8")
+
+
+def test_the_pages_of_a_class_that_several_processes_write_are_those_of_one(room, monkeypatch):
+    for number in range(4):
+        room.hand_in(f"student-{number}")
+    room.grade()
+    pages = [room.root / "feedback" / f"student-{number}" / LAB / f"{LAB}.html" for number in range(4)]
+    assert room.type("feedback", LAB)[0] == 0
+    alone = [page.read_bytes() for page in pages]
+    monkeypatch.setattr(feedback, "EACH", 2)
+    assert room.type("feedback", LAB)[0] == 0
+    assert [page.read_bytes() for page in pages] == alone and len({*alone}) == 4
+
+
 @contextlib.contextmanager
 def written_mark(room, student):
     """Yield the gradebook's grade and comment of the written answer, and store what is changed."""
@@ -799,7 +830,8 @@ def test_points_given_to_a_test_by_hand_are_opened_again_if_its_result_changed(r
         gradebook.db.commit()
     change_a_test(room)
     assert "marked by hand" not in room.type("regrade", LAB)[1]
-    source.write_text(text.replace('with checks.testing("mean_squared_error"', 'raise ValueError\nwith checks.testing("mean_squared_error"', 1))
+    test = 'with checks.testing("mean_squared_error"'
+    source.write_text(text.replace(test, f"raise ValueError\n{test}", 1))
     assert line(room.type("regrade", LAB)[1], "ada") == f"ada: {grade.REOPENED.format('mean-squared-error-1', 0.5)}"
 
 
