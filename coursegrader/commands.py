@@ -23,7 +23,7 @@ For instructors, a lab's way through a term:
   mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
   mlcourse grade lab-01-toy-regression               grade it
   mlcourse report lab-01-toy-regression              see how the class did
-  jupyter lab                                        mark the written answers in the formgrader
+  mlcourse mark lab-01-toy-regression                mark the written answers
   mlcourse feedback lab-01-toy-regression            write a page for each student
   mlcourse export                                    write the grades as a table
 """
@@ -96,6 +96,11 @@ def add_commands(command):
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
     for_lab("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
+    says, example = "mark a written answer of the whole class on one page", "mlcourse mark lab-01-toy-regression"
+    one = for_lab("mark", mark, says, example)
+    one.add_argument("answer", metavar="ANSWER", nargs="?", help="the written answer, if the lab has several")
+    one.add_argument("--port", type=whole_number, default=0, metavar="N", help="the port (default: a free one)")
+
     says, example = "write a page for each student", "mlcourse feedback lab-01-toy-regression --archive feedback.zip"
     one = for_lab("feedback", feedback, says, example)
     one.add_argument("--archive", type=Path, metavar="FILE", help="also write the zip of feedback files for Moodle")
@@ -306,6 +311,17 @@ def name_the_ungraded(options):
             f"`mlcourse grade {options.lab}`.",
             file=sys.stderr,
         )
+
+
+def mark(options):
+    """Serve the page on which a written answer of the class is marked, until Ctrl-C."""
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.mark import serve
+
+    def started(address):
+        print(f"Open {address}\nPress Ctrl-C here when you are done: what you typed is stored.", flush=True)
+
+    serve(known(options), options.root, options.answer, nbgrader_config(options.root), options.port, started)
 
 
 def feedback(options):
