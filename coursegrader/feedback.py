@@ -69,7 +69,7 @@ class Exercise:
 
 
 class FeedbackPage(Exporter):
-    """nbgrader's exporter for feedback."""
+    """The exporter that nbgrader uses for feedback."""
 
     file_extension = ".html"
     output_mimetype = "text/html"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from course import Lab, make_course
 from coursegrader.formulas import SETTINGS, is_plain
@@ -424,6 +425,17 @@ def test_the_feedback_page_reads_well_without_a_network_and_runs_nothing_of_the_
         assert text.index("What to look at first") < text.index("Your notebook")
         for message in graded.messages(student).values():
             assert message[:60] in " ".join(text.split())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_barrier_on_a_feedback_page(graded, chromium, theme):
+    context = chromium.new_context(color_scheme=theme, bypass_csp=True)  # axe is a script
+    page = context.new_page()
+    page.goto(graded.feedback(STUDENT).as_uri())
+    found = Axe().run(page).response["violations"]
+    context.close()
+    # The first cell of a table of pandas is empty
+    assert {one["id"] for one in found} <= {"empty-table-header"}
 
 
 def test_the_feedback_page_allows_the_formulas_that_the_formgrader_allows(chromium):

@@ -8,6 +8,7 @@ import sys
 
 import nbformat
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from classroom import Classroom
 from paths import ROOT
@@ -116,6 +117,16 @@ def test_what_was_typed_while_the_server_was_away_can_be_stored_later(room, page
     page.keyboard.press("Enter")
     page.get_by_text("2 of 3 wait.").wait_for()
     assert marks(room)[0] == (2, None, False)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_barrier(server, chromium, theme):
+    context = chromium.new_context(color_scheme=theme, bypass_csp=True)  # axe is a script
+    page = context.new_page()
+    page.goto(server.address)
+    found = Axe().run(page).response["violations"]
+    context.close()
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
 
 
 @pytest.mark.parametrize("width", [390, 1440])
