@@ -26,7 +26,7 @@ from coursegrader.scores import sections
 from mlcourse.settings import setting
 
 TEMPLATE = Path(__file__).with_name("feedback.html.jinja")
-EACH = 16  # students for each process: it takes as long to start one as to write about as many pages
+EACH = 40  # students for each process: it takes as long to start one as to write about as many pages
 SEE = re.compile(r"(?P<says>.*)\. See (?P<place>[\w/-]+\.html(?:#[\w-]+)?) in the book\.", re.DOTALL)
 HEADING = re.compile(r"(</?h)([1-6])")
 SET_UP = re.compile(r"# .*\n# labs/\S+\.ipynb of version ")  # the first cell of every lab
