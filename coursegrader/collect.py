@@ -45,7 +45,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from coursegrader import GradingError
-from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected
+from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected, write_whole
 from coursegrader.people import Match, Person, match
 from coursegrader.submissions import (
     MAX_BYTES,
@@ -68,6 +68,7 @@ MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
+REFUSED = ".refused.txt"
 MOST_NOTES = 5  # of one kind for a student
 # The last of Moodle's marks ends the student's name; students choose their name and that of the file
 MARK = "_assignsubmission_"
@@ -90,11 +91,14 @@ class Collected:
         The student's notebook in ``submitted/``; None if nothing was collected.
     notes : list of str
         Sentences for the instructor: what is unusual about the submission, or why it was not collected.
+    refused : str or None
+        Why the student's files cannot be graded, in words for the student.
     """
 
     student: str
     path: Path | None
     notes: list[str] = field(default_factory=list)
+    refused: str | None = None
 
 
 class _Unusable(Exception):
@@ -483,7 +487,7 @@ def _collect_student(student, handed_in, lab, source, root):
             new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
             path = _put(new, date, name, lab, root, notes)
     except _Unusable as error:
-        return Collected(name, None, [*notes, f"Not collected: {error}."])
+        return Collected(name, None, [*notes, f"Not collected: {error}."], f"{error}.")
     except OSError as error:
         if error.errno in NO_ROOM:
             raise CannotWrite(f"{name} cannot be written to {root} ({error.strerror}): {MAKE_ROOM}") from None
@@ -492,6 +496,22 @@ def _collect_student(student, handed_in, lab, source, root):
     except Exception as error:
         return Collected(name, None, [*notes, f"Not collected: {unexpected(error, f'collect {name}', root)}."])
     return Collected(name, path, notes)
+
+
+def refusals(lab: str, root: Path) -> dict[str, str]:
+    """Return why files could not be collected for a lab, by student, unless later ones were."""
+    paths = (root / "submitted").glob(f"*/{lab}{REFUSED}")
+    return {path.parent.name: path.read_text("utf-8").strip() for path in paths}
+
+
+def keep_refusals(collected: list[Collected], lab: str, root: Path) -> None:
+    """Write why files could not be collected, for the students' feedback, and forget it where files now were."""
+    for one in collected:
+        path = root / "submitted" / one.student / f"{lab}{REFUSED}"
+        if one.refused:
+            write_whole(path, f"{one.refused}\n", errors="replace")
+        elif one.path:
+            path.unlink(missing_ok=True)
 
 
 def _prepared(handed_in, folder, lab, source, budget, notes):

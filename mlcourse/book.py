@@ -27,7 +27,7 @@ def local_copy(root: Path = ROOT) -> Path | None:
     return next((folder for folder in folders if (folder / "book" / "index.html").is_file()), None)
 
 
-def address(place: str, root: Path = ROOT) -> str | None:
+def address(place: str, root: Path = ROOT, local: bool = True) -> str | None:
     """Return the address of a place in the book.
 
     Parameters
@@ -36,14 +36,16 @@ def address(place: str, root: Path = ROOT) -> str | None:
         Page and anchor, for instance ``"introduction.html#sec-toy-loss"``.
     root : pathlib.Path
         The folder of the course, with `site` in its settings.
+    local : bool
+        Whether a copy on this machine comes first.
 
     Returns
     -------
     str or None
         None if there is no copy on this machine, and the settings do not have the site or cannot be read.
     """
-    site = os.environ.get(VARIABLE)
-    if not site and (copy := local_copy(root)):
+    site = os.environ.get(VARIABLE) if local else None
+    if local and not site and (copy := local_copy(root)):
         site = copy.as_uri()
     if not site:
         try:
