@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from browser import wait_until_loaded
 from course import Lab, make_course
 from coursegrader.sanitizer import TEMPLATES, mathjax
 from paths import ROOT
@@ -135,15 +136,6 @@ def opened(graded, address, chromium):
     yield opened
     for page in pages:
         page.close()
-
-
-def wait_until_loaded(page):
-    """Wait until a page has its scores and formulas; the page's security policy forbids `wait_for_function`."""
-    for _ in range(300):
-        if page.evaluate("Boolean(window.formgrader?.grades?.loaded && MathJax.loaded)"):
-            return
-        page.wait_for_timeout(100)
-    raise TimeoutError(page.url)
 
 
 # Formulas
