@@ -21,7 +21,7 @@ from coursegrader.submissions import SECRET, read_secret, shown
 
 
 class Collect(ExchangeCollect):
-    """nbgrader's step, with the course's own way to take files: see `coursegrader.collect`."""
+    """Collect as nbgrader does, but take the files in the way of `coursegrader.collect`."""
 
     def init_src(self):
         if not self.coursedir.course_id:

@@ -55,10 +55,17 @@ def test_what_students_install_is_part_of_the_whole_and_builds_and_checks_nothin
     assert not names & {"sphinx", "jupyter-book", "playwright", "pytest", "ruff", "spylls", "axe-playwright-python"}
 
 
+def test_what_the_students_of_a_hub_get_is_what_students_install_and_the_hub():
+    hub = set(locked("deploy/jupyterhub/requirements.lock"))
+    assert set(locked("requirements-student.lock")) <= hub <= set(locked())
+    assert {one.name for one in map(Requirement, GROUPS["hub"])} <= {name for name, *_ in hub}
+
+
 def test_no_file_names_the_address_of_a_package_index():
     for name in (
         "requirements.lock",
         "requirements-student.lock",
+        "deploy/jupyterhub/requirements.lock",
         "pyproject.toml",
         "environment.yml",
         "Makefile",
@@ -67,7 +74,8 @@ def test_no_file_names_the_address_of_a_package_index():
         ".ci/setup",
     ):
         text = (ROOT / name).read_text("utf-8").replace(students_repository(), "")
-        assert not re.search(r"https?://|--index|--find-links|--extra", text), name
+        assert not re.search(r"https?://|--index|--find-links|--extra-index", text), name
+    assert '"resolved"' not in (ROOT / "deploy" / "jupyterhub" / "package-lock.json").read_text("utf-8")
 
 
 def test_every_dependency_says_why_it_is_there_or_is_one_of_the_owner_s():

@@ -123,7 +123,7 @@ def ensure_group(name):
 
 
 def publish(instructor, target):
-    """Bring the students' repository at `target` up to date; it belongs to root, and everybody may read it."""
+    """Put the students' repository to `target`, for everybody to read, without the labs: they are handed out later."""
     publication = COURSE / "_build" / "hub-students"
     name = instructor.pw_name
     author = {f"GIT_{who}_{what}": name for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -131,7 +131,7 @@ def publish(instructor, target):
     run(".venv/bin/mlcourse", "publish", publication, user=instructor, env=author)
     new = target.with_name("course-new")
     shutil.rmtree(new, ignore_errors=True)
-    shutil.copytree(publication, new, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    shutil.copytree(publication, new, symlinks=True, ignore=shutil.ignore_patterns(".git", "labs"))
     for path in [new, *new.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     shutil.rmtree(target, ignore_errors=True)

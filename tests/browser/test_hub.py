@@ -122,6 +122,10 @@ def machine(bubblewrap):
     """Skip the tests where nobody can make users, or a program is missing; the latter fails in CI."""
     if os.getuid() != 0:
         pytest.skip("only root can make the users of a hub: run the tests with sudo")
+    python = subprocess.run(["/usr/bin/python3", "-c", "import ensurepip, tomllib"], capture_output=True, check=False)
+    if python.returncode:
+        message = "no Python 3.11 for all users: on Debian 12 or newer, type: sudo apt-get install python3-venv"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     if missing := [name for name in ("node", "npm", "runuser", "make", "git") if not shutil.which(name)]:
         message = f"no {', '.join(missing)}: on Debian and Ubuntu, type: sudo apt-get install nodejs npm make git"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
