@@ -111,7 +111,8 @@ def install_packages():
     if missing:
         run("apt-get", "update", "-qq")
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=quiet)
+        command = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing)
+        run(*command, env=quiet, stdout=subprocess.DEVNULL)
 
 
 def ensure_group(name):

@@ -311,6 +311,22 @@ def feedback(people, students, graded, formgrader):
     return pages
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nobody-of-that-name", "there is no user nobody-of-that-name"),
+        ("root", "the instructor must not be root"),
+        ("daemon", "does not belong to daemon"),
+    ],
+)
+def test_the_set_up_refuses_what_cannot_work_and_says_why(machine, tmp_path, name, says):
+    command = ["/usr/bin/python3", ROOT / "deploy" / "jupyterhub" / "set_up.py", name, f"--prefix={tmp_path / 'hub'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ") and says in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "hub").exists()
+
+
 def test_only_the_instructor_and_students_get_in(people, hub, chromium):
     eve = people[3]
     eve.log_in(chromium, hub)
