@@ -33,6 +33,7 @@ class SetUpError(Exception):
 def main():
     """Run all steps, or end with one sentence that says what is wrong."""
     options = parse()
+    os.umask(0o022)  # everybody may read what is installed
     try:
         set_up(options)
     except SetUpError as error:
@@ -95,7 +96,7 @@ def check(options):
         name = options.instructor
         raise SetUpError(f"there is no user {name}: type adduser {name}, and clone the course as that user") from None
     if instructor.pw_uid == 0:
-        raise SetUpError("the instructor must not be root, since root's Jupyter would be open to the network")
+        raise SetUpError("the instructor must not be root: make a user for yourself, and clone the course as that user")
     if COURSE.stat().st_uid != instructor.pw_uid:
         raise SetUpError(f"{COURSE} does not belong to {options.instructor}: clone the course as that user")
     return instructor
