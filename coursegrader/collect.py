@@ -49,6 +49,7 @@ from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_or
 from coursegrader.people import Match, Person, match
 from coursegrader.submissions import (
     MAX_BYTES,
+    SECRET,
     check_timestamp,
     choose_notebook,
     instructor_notebook,
@@ -70,6 +71,7 @@ MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
 REFUSED = ".refused.txt"
 MOST_NOTES = 5  # of one kind for a student
+BESIDE = ("timestamp.txt", SECRET)  # files that are taken with a notebook
 # The last of Moodle's marks ends the student's name; students choose their name and that of the file
 MARK = "_assignsubmission_"
 MOODLE = re.compile(rf"(?P<student>[^/]+){MARK}[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
@@ -177,21 +179,57 @@ def collect(
     with ExitStack() as opened:
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
         classes = [_by_student(_files(path, opened), lab, labs) for path in files]
-        found = _matched(classes, list(people), lab, root)
-        keep({one.person.student: one.number for one in found.values() if one.person and one.number})
-        names = {student: one.person.student if one.person else student for student, one in found.items()}
-        alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
-        collected = []
-        for students in classes:
-            for student in sorted(students):
-                name, matched = names.get(student, student), found.get(student, Match())
-                if name in alike:
-                    collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
-                    continue
-                one = _collect_student(name, students[student], lab, source, root)
-                notes = [*filter(None, [matched.note]), *one.notes]
-                collected.append(replace(one, notes=notes))
-        return collected
+        return _collect_classes(classes, lab, source, root, people, keep)
+
+
+def collect_folders(lab: str, folders: dict[str, Path], root: Path, people: Sequence[Person] = ()) -> list[Collected]:
+    """Collect the submissions of a lab from a folder for each student, of which only the files at the top are taken.
+
+    Parameters
+    ----------
+    lab : str
+    folders : dict of str to pathlib.Path
+        By student.
+    root : pathlib.Path
+        The course folder.
+    people : sequence of Person
+        The roster.
+
+    Returns
+    -------
+    list of Collected
+        The students by name.
+
+    Raises
+    ------
+    GradingError
+        If there is no such lab.
+    """
+    source = instructor_notebook(root, lab)
+    students = {}
+    for student, folder in folders.items():
+        files = [file for file in _files_of_folder(folder) if "/" not in file.path and not _is_ignored(file.path)]
+        students[student] = [_HandedIn(file.path, file) for file in files]
+    return _collect_classes([students], lab, source, root, people, lambda numbers: None)
+
+
+def _collect_classes(classes, lab, source, root, people, keep):
+    """Collect the files of each student in each class."""
+    found = _matched(classes, list(people), lab, root)
+    keep({one.person.student: one.number for one in found.values() if one.person and one.number})
+    names = {student: one.person.student if one.person else student for student, one in found.items()}
+    alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
+    collected = []
+    for students in classes:
+        for student in sorted(students):
+            name, matched = names.get(student, student), found.get(student, Match())
+            if name in alike:
+                collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
+                continue
+            one = _collect_student(name, students[student], lab, source, root)
+            notes = [*filter(None, [matched.note]), *one.notes]
+            collected.append(replace(one, notes=notes))
+    return collected
 
 
 def _matched(classes, people, lab, root):
@@ -536,15 +574,15 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     if not date:
         notes.append("The date of the file cannot be right; it counts as older than any other.")
     os.utime(new / f"{lab}.ipynb", (date, date))
-    beside = str(PurePosixPath(one.name).with_name("timestamp.txt"))
+    beside = {str(PurePosixPath(one.name).with_name(name)): name for name in BESIDE}
     for other in handed_in:
-        if other.name == beside and not other.by_lms:
+        if other.name in beside and not other.by_lms:
             try:
-                _unpack(other.file, new / "timestamp.txt", MAX_BYTES, budget)
+                _unpack(other.file, new / beside[other.name], MAX_BYTES, budget)
             except _Unusable as error:
                 notes.append(f"Left out {shown(other.name)}: {error}.")
     notes += filter(None, [check_timestamp(new)])
-    return new, _date_of(new)
+    return new, date_of(new)
 
 
 def _first_of(notes):
@@ -641,7 +679,7 @@ def _put(new, date, student, lab, root, notes):
             and filecmp.cmp(notebook, new / notebook.name, shallow=False)
         ):
             return notebook
-        if date <= (present := _date_of(place)):
+        if date <= (present := date_of(place)):
             notes.append(
                 f"Not taken: it is of {_written(date)}, and the one collected before is of {_written(present)}."
             )
@@ -668,7 +706,7 @@ def _keep(student, lab, root, date):
     return kept
 
 
-def _date_of(folder):
+def date_of(folder):
     """Return when a submission was handed in, or else the date of its newest notebook, in seconds since 1970.
 
     An impossible date counts as 0, so that any later submission replaces this one.

@@ -39,11 +39,13 @@ from coursegrader.roster import handed_in_nothing, read_roster
 from coursegrader.scores import automatic_points, read_autograded
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
+    SECRET,
     check_timestamp,
     find_notebook,
     instructor_notebook,
     is_text,
     left_out,
+    read_secret,
     read_submission,
     release_of,
     shown,
@@ -91,6 +93,7 @@ class Prepared:
     mark: dict
     words: tuple[int, ...]
     timestamp: str | None
+    secret: str | None
     notes: list[str]
 
 
@@ -342,10 +345,11 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     met = {"draw": mark["draw"], "handed_in": mark["handed_in"]}
     notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": refused, **met})
     notes += [f"Refused: {refused}"] if refused else []
+    timestamp = None
     with contextlib.suppress(OSError):
         timestamp = (folder / "timestamp.txt").read_text("utf-8")
-        return Prepared(student, notebook, cells_of(notebook, source), mark, words, timestamp, notes)
-    return Prepared(student, notebook, cells_of(notebook, source), mark, words, None, notes)
+    cells = cells_of(notebook, source)
+    return Prepared(student, notebook, cells, mark, words, timestamp, read_secret(folder), notes)
 
 
 class Recorder:
@@ -389,8 +393,9 @@ class Recorder:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader["checksum"] = self.checksums.get(cell.metadata.nbgrader["grade_id"])
         write_whole(self.path(prepared.student), nbformat.writes(prepared.notebook) + "\n")
-        if prepared.timestamp is not None:
-            write_whole(self.path(prepared.student).with_name("timestamp.txt"), prepared.timestamp)
+        for name, text in [("timestamp.txt", prepared.timestamp), (SECRET, prepared.secret)]:
+            if text is not None:
+                write_whole(self.path(prepared.student).with_name(name), text)
         entry = Entry.of(prepared, before)
         try:
             self.enter(entry)

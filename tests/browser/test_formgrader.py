@@ -15,6 +15,7 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from browser import wait_until_loaded
 from course import Lab, make_course
 from coursegrader.formulas import SETTINGS, is_plain
 from coursegrader.sanitizer import TEMPLATES, mathjax
@@ -149,15 +150,6 @@ def opened(graded, address, chromium):
     yield opened
     for page in pages:
         page.close()
-
-
-def wait_until_loaded(page):
-    """Wait until a page has its scores and formulas; the page's security policy forbids `wait_for_function`."""
-    for _ in range(300):
-        if page.evaluate("Boolean(window.formgrader?.grades?.loaded && MathJax.loaded)"):
-            return
-        page.wait_for_timeout(100)
-    raise TimeoutError(page.url)
 
 
 # Formulas
