@@ -19,6 +19,7 @@ from nbgrader.preprocessors import (
 )
 
 from coursegrader import sanitizer
+from coursegrader.deadlines import LatePenalty
 from coursegrader.preprocessors import (
     DrawAnew,
     GradeInSandbox,
@@ -60,6 +61,10 @@ c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedb
 # The data of hidden tests depend on a secret. The first grading writes it to this file; keep it with the gradebook.
 c.GradeInSandbox.secret_file = "secret.json"
 c.Autograde.autograde_preprocessors = [GradeInSandbox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
+
+# The part of its points that a submission loses for each late day begun. The page for instructors lists more settings.
+c.LatePenalty.per_day = 0
+c.AssignLatePenalties.plugin_class = LatePenalty
 
 c.GenerateFeedback.preprocessors = [
     *GenerateFeedback.preprocessors.default(),

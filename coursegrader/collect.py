@@ -22,7 +22,7 @@ A submission is replaced only by a newer one. The older one, with its graded not
 ``replaced/LAB/STUDENT/DATE/``, since nbgrader takes any folder in ``submitted/`` for a student. The ``timestamp.txt``
 beside a notebook decides which one is newer, or else the date of the file. In the zip of an LMS, that is the date of
 the download, so it is not recorded as the time of handing in: there is a ``timestamp.txt`` only if the student's folder
-has one beside the notebook.
+has one beside the notebook. That Canvas marked a file as late is kept in ``late-in-canvas.txt``.
 """
 
 import filecmp
@@ -59,6 +59,8 @@ from coursegrader.submissions import (
 )
 from mlcourse.student.notebooks import HAND_IN
 
+LATE_IN_CANVAS = "late-in-canvas.txt"
+SAYS_LATE = "Canvas says that it was late."
 MAX_ENTRIES = 20_000  # of a student
 MAX_CLASS_ENTRIES = 200_000
 MAX_DEPTH = 20  # of nested folders
@@ -474,7 +476,7 @@ def _collect_student(student, handed_in, lab, source, root):
         name = identifier(student)
     except GradingError as error:
         return Collected(shown(student or handed_in[0].file.path), None, [f"Not collected: {error}."])
-    notes = ["Canvas says that it was late."] if any(one.late for one in handed_in) else []
+    notes = [SAYS_LATE] if any(one.late for one in handed_in) else []
     try:
         # In the course folder, so that unpacked files only need to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
@@ -508,6 +510,8 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     new, one = folder / "new", notebooks[chosen]
     new.mkdir()
     chosen.rename(new / f"{lab}.ipynb")
+    if SAYS_LATE in notes:
+        (new / LATE_IN_CANVAS).write_text(f"{SAYS_LATE}\n", encoding="utf-8")
     date = one.file.date if is_possible(one.file.date) else 0.0
     if not date:
         notes.append("The date of the file cannot be right; it counts as older than any other.")

@@ -26,6 +26,7 @@ For instructors, a lab's way through a term:
   jupyter lab                                        mark the written answers in the formgrader
   mlcourse feedback lab-01-toy-regression            write a page for each student
   mlcourse export                                    write the grades as a table
+  mlcourse report --all                              see all labs of the term
 """
 
 
@@ -78,6 +79,8 @@ def add_commands(command):
         "mlcourse collect lab-01-toy-regression ~/Downloads/class.zip",
     )
     one.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a folder, or an archive of Moodle or Canvas")
+    says = "Moodle's grading worksheet of the lab, downloaded with the archive, which says when each was handed in"
+    one.add_argument("--worksheet", type=Path, metavar="FILE", help=says)
 
     example = "mlcourse grade lab-01-toy-regression --workers 4"
     for name, run, says in [
@@ -95,7 +98,11 @@ def add_commands(command):
         one.add_argument("--scheduler", metavar="ADDRESS", help="use the Dask cluster with this scheduler")
         one.add_argument("--no-sandbox", action="store_true", help="let students' code do all that you may do: unsafe")
 
-    for_lab("report", report, "write a page about how the class did in a lab", "mlcourse report lab-01-toy-regression")
+    says = "write a page about how the class did in a lab, or in all labs of the term"
+    one = command("report", in_course(report), says, "mlcourse report lab-01-toy-regression")
+    one.add_argument("lab", metavar="LAB", nargs="?", help="the name of the lab")
+    one.add_argument("--all", action="store_true", help="write a page about all labs for which anything was handed in")
+
     says, example = "write a page for each student", "mlcourse feedback lab-01-toy-regression --archive feedback.zip"
     one = for_lab("feedback", feedback, says, example)
     one.add_argument("--archive", type=Path, metavar="FILE", help="also write the zip of feedback files for Moodle")
@@ -195,6 +202,7 @@ def collect(options):
     from coursegrader.collect import collect
     from coursegrader.roster import keep_numbers
     from coursegrader.submissions import shown
+    from coursegrader.worksheet import write_times
 
     lab, people = known(options), people_of(options)
     keep = partial(keep_numbers, people, lab, root=options.root)
@@ -204,6 +212,10 @@ def collect(options):
             print(f"{shown(one.student)}: {note}")
     missed = sum(one.path is None for one in collected)
     print(f"Collected {len(collected) - missed} submissions in submitted/.")
+    if options.worksheet:
+        timeless = write_times(options.worksheet, lab, options.root, people)
+        for student in timeless:
+            print(f"{shown(student)}: {options.worksheet} does not say when it was handed in.")
     if missed:
         print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
     return 1 if missed else 0
@@ -238,8 +250,9 @@ def grade(options):
         print(f"{shown(student)}: {sentence}")
     refused = f", {done.refused} of them refused with the reason in their feedback" if done.refused else ""
     same = f"; {done.unchanged} had not changed" if done.unchanged else ""
+    overdue = f"; {done.overdue} of the class handed in late" if done.overdue else ""
     silent = f"; {done.silent} on the roster handed in nothing" if done.silent else ""
-    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}{silent}.")
+    print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}{overdue}{silent}.")
     if done.late:
         print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
     if done.missed:
@@ -280,18 +293,33 @@ def report(options):
     """Write the report on a class, and return 1 if some of its data could not be read."""
     from coursegrader.grade import gradebook_of
     from coursegrader.labs import nbgrader_config
-    from coursegrader.report import write_report
-    from coursegrader.roster import handed_in_nothing, read_roster
+    from coursegrader.report import write_report, write_term_report
+    from coursegrader.roster import read_roster
 
-    told, config, lab = [], nbgrader_config(options.root), known(options)
+    if bool(options.lab) == options.all:
+        raise GradingError("name one lab, or type mlcourse report --all for all labs of the term")
+    told, config, lab = [], nbgrader_config(options.root), options.lab and known(options)
     with gradebook_of(config) as gradebook:
-        silent = handed_in_nothing(read_roster(gradebook, options.root), lab, gradebook, options.root)
-        path = write_report(lab, options.root, gradebook, told.append, config, silent)
+        people = read_roster(gradebook, options.root)
+        if options.all:
+            path = write_term_report(options.root, gradebook, config, people)
+        else:
+            path = write_report(lab, options.root, gradebook, told.append, config, people)
+        say_unknown(options, gradebook)
     for sentence in told:
         print(sentence, file=sys.stderr)
     print(f"Written: {path}")
-    name_the_ungraded(options)
+    if lab:
+        name_the_ungraded(options)
     return 1 if told else 0
+
+
+def say_unknown(options, gradebook):
+    """Print if ``deadlines.csv`` has dates of people whom nobody knows."""
+    from coursegrader import deadlines
+
+    for sentence in deadlines.say_unknown(deadlines.read_deadlines(options.root), gradebook, options.root):
+        print(f"{deadlines.FILE}: {sentence}", file=sys.stderr)
 
 
 def name_the_ungraded(options):
@@ -311,6 +339,7 @@ def feedback(options):
     """Write a page for each student, and return 1 if a page could not be written."""
     from nbgrader.apps.api import NbGraderAPI
 
+    from coursegrader.deadlines import apply_deadlines
     from coursegrader.files import NO_ROOM, one_at_a_time, written_down
     from coursegrader.grade import IN_USE, LOCKED, gradebook_of
     from coursegrader.labs import nbgrader_config
@@ -322,6 +351,9 @@ def feedback(options):
     config = nbgrader_config(root)
     # Submissions graded after the feedback get a new draw
     with one_at_a_time(root):
+        with gradebook_of(config) as gradebook:
+            apply_deadlines(gradebook, root, config)
+            say_unknown(options, gradebook)
         result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
     with gradebook_of(config) as gradebook:
         graded = sorted(automatic_points(lab, gradebook))
@@ -363,15 +395,15 @@ def export(options):
     from coursegrader.submissions import shown
     from coursegrader.worksheet import fill_worksheet
 
-    with gradebook_of(nbgrader_config(options.root)) as gradebook:
+    config = nbgrader_config(options.root)
+    with gradebook_of(config) as gradebook:
         people = read_roster(gradebook, options.root)
+        known = {"unfinished": options.unfinished, "config": config, "tell": print}
         if options.worksheet:
             if options.style != "moodle" or len(options.labs) != 1:
                 raise GradingError("a worksheet is of one lab in Moodle: type mlcourse export LAB --style moodle ...")
             to, (lab,) = options.root / options.to, options.labs
-            left = fill_worksheet(
-                options.worksheet, to, lab, options.root, gradebook, people, unfinished=options.unfinished
-            )
+            left = fill_worksheet(options.worksheet, to, lab, options.root, gradebook, people, **known)
             if left:
                 names = ", ".join(map(shown, left))
                 print(f"Not in {options.worksheet}, or locked there: {names}. Enter their grades by hand.")
@@ -384,8 +416,9 @@ def export(options):
                 labs=options.labs or None,
                 identifier=options.identifier,
                 people=people,
-                unfinished=options.unfinished,
+                **known,
             )
+        say_unknown(options, gradebook)
     print(f"Written: {options.to}")
 
 

@@ -3,32 +3,20 @@
 import csv
 import io
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nbgrader.api import Gradebook, Student
+from traitlets.config import Config
 
 from coursegrader import GradingError
 from coursegrader.files import write_whole
 from coursegrader.people import NOTHING, Person
-from coursegrader.result_cache import not_graded
-from coursegrader.roster import handed_in_nothing
-from coursegrader.scores import one_line, read_scores
-from coursegrader.submissions import shown
+from coursegrader.standing import Class, classes, labs_handed_in, refuse_unfinished
 
 STYLES = ("spreadsheet", "moodle", "canvas")
 IDENTIFIERS = ("Email address", "ID number", "Username")
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # first characters of formulas in spreadsheets, also in full width
-
-
-@dataclass
-class Result:
-    """The result of a student in a lab: the points that count, the penalty for lateness, and the graders' comments."""
-
-    points: float
-    penalty: float
-    comments: str
 
 
 def export(
@@ -42,6 +30,8 @@ def export(
     canvas_ids: dict[str, str] | None = None,
     people: Sequence[Person] = (),
     unfinished: bool = False,
+    config: Config | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Path:
     """Write the points of the class as CSV, a row for each student.
 
@@ -58,9 +48,11 @@ def export(
         The file to write.
     style : {"spreadsheet", "moodle", "canvas"}
         - spreadsheet: the student, the points of each lab with its maximum in the heading, their total, the percentage
-          of the maxima, and the penalty for lateness. UTF-8 with a byte order mark, which Excel needs.
-        - moodle: the `identifier`, then for each lab a column of points and one of feedback, the comments on written
-          answers, for Grades > Import > CSV file. Moodle asks what each column is; map both columns of a lab.
+          of the maxima, and the penalty for lateness. A lab with a due date has two more columns: the points before
+          the penalty, and how late it was. UTF-8 with a byte order mark, which Excel needs.
+        - moodle: the `identifier`, then for each lab a column of points and one of feedback, a sentence on lateness and
+          the comments on written answers, for Grades > Import > CSV file. Moodle asks what each column is; map both
+          columns of a lab.
         - canvas: Student, ID, SIS User ID, SIS Login ID, Section, a column for each lab, and the row "Points Possible".
           ID is nbgrader's ``lms_user_id``, the others are those of the roster, or else SIS Login ID is the student's
           name in the gradebook; Canvas uses the first of them that it knows, then the name.
@@ -75,7 +67,11 @@ def export(
     people : sequence of Person
         The roster.
     unfinished : bool, default False
-        Write the file although answers still wait to be marked; they count 0.
+        Write the file although answers still wait to be marked; they count 0, or the points of before.
+    config : traitlets.config.Config, optional
+        nbgrader's configuration, which may set the traits of `coursegrader.deadlines.LatePenalty`.
+    tell : callable
+        Called with a sentence on who was refused, who lost points for lateness, and what still waits.
 
     Returns
     -------
@@ -91,84 +87,59 @@ def export(
         raise GradingError(f"there is no style {style!r}: choose {', '.join(STYLES)}")
     if identifier not in IDENTIFIERS:
         raise GradingError(f"Moodle does not know students by {identifier!r}: choose {', '.join(IDENTIFIERS)}")
-    labs = labs or sorted(one.name for one in gradebook.assignments if _is_handed_in(one, root))
-    if not labs:
-        raise GradingError("nothing was handed in for any lab, so there is nothing to export")
+    of_labs = classes(labs or labs_handed_in(gradebook, root), gradebook, root, people, config)
     if not unfinished:
-        refuse_unfinished(labs, gradebook, root)
-    largest = {lab: gradebook.find_assignment(lab).max_score for lab in labs}
-    results = {lab: results_of(lab, gradebook) for lab in labs}
+        refuse_unfinished(of_labs)
     roster = {one.student: one for one in people}
-    silent = {(one.student, lab) for lab in labs for one in handed_in_nothing(people, lab, gradebook, root)}
     students = sorted(gradebook.students, key=lambda one: (one.last_name or "", one.first_name or "", one.id))
     if style == "spreadsheet":
-        rows = _spreadsheet(students, largest, results, silent)
+        rows = _spreadsheet(students, of_labs)
     elif style == "moodle":
-        rows = _moodle(students, largest, results, identifier, roster)
+        rows = _moodle(students, of_labs, identifier, roster)
     else:
-        rows = _canvas(students, largest, results, canvas_ids or {}, roster)
+        rows = _canvas(students, of_labs, canvas_ids or {}, roster)
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
     write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
+    tell_of(of_labs, tell)
     return root / to
 
 
-def _is_handed_in(assignment, root):
-    return bool(assignment.submissions) or any((root / "submitted").glob(f"*/{assignment.name}"))
+def tell_of(of_labs: Sequence[Class], tell: Callable[[str], None]) -> None:
+    """Say what an instructor should know about exported points."""
+    for one in of_labs:
+        for clause in one.waiting():
+            tell(f"Still waiting: {clause}.")
+        for sentence in one.remarks():
+            tell(sentence)
 
 
-def refuse_unfinished(labs, gradebook, root):
-    """Refuse a class in which written answers wait to be marked, or submissions to be graded."""
-    parts = []
-    for lab in labs:
-        marks = read_scores(lab, gradebook)
-        answers = int((marks.written & marks.waiting).sum())
-        waiting = {*marks[~marks.written & marks.waiting].student, *not_graded(lab, root)}
-        if answers:
-            parts.append(f"{answers} written answer{'' if answers == 1 else 's'} in {lab} to be marked")
-        if waiting:
-            count = f"{len(waiting)} submission{'' if len(waiting) == 1 else 's'}"
-            parts.append(f"{count} in {lab} to be graded, the first of {shown(min(waiting))}")
-    if parts:
-        raise GradingError(
-            f"still waiting: {', '.join(parts)}; finish this with formgrader or `mlcourse grade`, "
-            "or export with --unfinished, which counts what waits as 0"
-        )
-
-
-def results_of(lab: str, gradebook: Gradebook) -> dict[str, Result]:
-    """Return the result of each student who handed in a lab."""
-    results = {}
-    for submission in gradebook.find_assignment(lab).submissions:
-        penalty = sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks)
-        points = max(0, submission.score - penalty)
-        comments = sorted(
-            (comment.name, one_line(comment.comment))
-            for notebook in submission.notebooks
-            for comment in notebook.comments
-            if comment.comment
-        )
-        text = "; ".join(f"{name}: {comment}" for name, comment in comments)
-        results[submission.student_id] = Result(points, submission.score - points, text)
-    return results
-
-
-def _spreadsheet(students, largest, results, silent):
-    total = sum(largest.values())
-    headings = [f"{lab} (of {_number(points)})" for lab, points in largest.items()]
+def _spreadsheet(students, of_labs):
+    total = sum(one.largest for one in of_labs)
+    results = {one.lab: one.results for one in of_labs}
+    silent = {one.lab: {person.student for person in one.silent} for one in of_labs}
+    due = {lab for lab, of_class in results.items() if any(one.lateness.due for one in of_class.values())}
+    headings = []
+    for one in of_labs:
+        headings.append(f"{one.lab} (of {_number(one.largest)})")
+        headings += [f"{one.lab} before late penalty", f"{one.lab} lateness"] if one.lab in due else []
     total_heading = f"Total (of {_number(total)})"
     yield ["Student", "Last name", "First name", "Email", *headings, total_heading, "Percent", "Late penalty"]
     for student in students:
-        own = {lab: results[lab].get(student.id) for lab in largest}
+        cells, own = [], {lab: of_class.get(student.id) for lab, of_class in results.items()}
+        for lab, one in own.items():
+            cells.append(one.points if one else NOTHING if student.id in silent[lab] else None)
+            if lab in due:
+                cells += [one.lateness.points, one.lateness.words()] if one else [None, None]
         points = sum(one.points for one in own.values() if one)
         yield [
             *(student.id, student.last_name, student.first_name, student.email),
-            *(one.points if one else NOTHING if (student.id, lab) in silent else None for lab, one in own.items()),
+            *cells,
             *(points, 100 * points / total if total else None, sum(one.penalty for one in own.values() if one)),
         ]
 
 
-def _moodle(students, largest, results, identifier, roster):
+def _moodle(students, of_labs, identifier, roster):
     if identifier == "Email address":
         names = {one.id: one.email for one in students}
     else:
@@ -184,11 +155,12 @@ def _moodle(students, largest, results, identifier, roster):
             f"{who} no email in the gradebook, the first is {missing[0]}: add it with "
             "`nbgrader db student add ID --email ADDRESS`, or choose another identifier, ID number or Username"
         )
-    yield [identifier, *(heading for lab in largest for heading in (lab, f"{lab} (feedback)"))]
+    yield [identifier, *(heading for one in of_labs for heading in (one.lab, f"{one.lab} (feedback)"))]
+    results = [one.results for one in of_labs]
     for student in students:
-        own = [results[lab].get(student.id) for lab in largest]
+        own = [of_class.get(student.id) for of_class in results]
         # No words for somebody who handed in nothing: a comment that is imported overrides the grade in Moodle
-        pairs = [(one.points, one.comments) if one else (None, None) for one in own]
+        pairs = [(one.points, one.feedback) if one else (None, None) for one in own]
         yield [names[student.id], *(part for pair in pairs for part in pair)]
 
 
@@ -198,12 +170,13 @@ def _moodle_name(person, identifier):
     return own[identifier] or ("" if person.student in (*own.values(), person.email) else person.student)
 
 
-def _canvas(students, largest, results, canvas_ids, roster):
-    headings = [f"{lab} ({canvas_ids[lab]})" if lab in canvas_ids else lab for lab in largest]
+def _canvas(students, of_labs, canvas_ids, roster):
+    headings = [f"{one.lab} ({canvas_ids[one.lab]})" if one.lab in canvas_ids else one.lab for one in of_labs]
     yield ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *headings]
-    yield ["    Points Possible", "", "", "", "", *largest.values()]
+    yield ["    Points Possible", "", "", "", "", *(one.largest for one in of_labs)]
+    results = [one.results for one in of_labs]
     for student in students:
-        own = [results[lab].get(student.id) for lab in largest]
+        own = [of_class.get(student.id) for of_class in results]
         known = roster.get(student.id, Person(student.id))
         login = known.username or student.id
         who = [_canvas_name(student), student.lms_user_id, known.id_number, login, known.group]

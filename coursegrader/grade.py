@@ -17,12 +17,12 @@ from pathlib import Path
 import nbformat
 import nbgrader.api
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, parse_utc
 from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, OperationalError, SQLAlchemyError
 
 from coursegrader import GradingError
 from coursegrader.collect import identifier
+from coursegrader.deadlines import FILE, apply_deadlines, check_deadlines, lateness, say_unknown, submitted
 from coursegrader.files import (
     MAKE_ROOM,
     CannotWrite,
@@ -60,14 +60,16 @@ class Summary:
     """The result of grading a class, and the seconds it took.
 
     `graded` counts submissions graded now, `unchanged` those graded before. Of those graded now, `refused` were not
-    run, and in `late` ones a time limit decided a result. `notes` holds remarks on students' submissions, `missed` the
-    reasons why submissions could not be graded. `silent` people are on the roster and handed in nothing.
+    run, and in `late` ones a time limit decided a result. `overdue` submissions of the class were handed in late.
+    `notes` holds remarks on students' submissions, `missed` the reasons why submissions could not be graded. `silent`
+    people are on the roster and handed in nothing.
     """
 
     graded: int = 0
     unchanged: int = 0
     refused: int = 0
     late: int = 0
+    overdue: int = 0
     silent: int = 0
     seconds: float = 0.0
     notes: list[tuple[str, str]] = field(default_factory=list)
@@ -148,7 +150,8 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     graded = Index(root, lab, source, limits)
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
-        record = Recorder(gradebook, config, lab, root, graded)
+        check_deadlines(gradebook, root)
+        record = Recorder(gradebook, lab, root, graded)
         if cells := cells_that_differ(source, gradebook, lab):
             raise GradingError(
                 f"the gradebook has other cells or points of {lab} ({cells}): type mlcourse release {lab}"
@@ -204,8 +207,10 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                     # It renames a file, on which the mark depends
                     check_timestamp(root / "submitted" / student / lab)
                     mark = graded.mark(student, secret, draw)
-                    if graded.holds(student, mark, record.automatic.get(student)) and record.has(student) and not again:
+                    held = graded.holds(student, mark, record.automatic.get(student)) and not again
+                    if held and (before := record.graded(student)):
                         summary.unchanged += 1
+                        summary.notes += [(student, f"Refused: {before.refused}")] if before.refused else []
                     else:
                         prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
                         result = None if again else stored.find(prepared.cells, prepared.words)
@@ -220,6 +225,11 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             with uninterrupted():
                 record.commit()
                 graded.write()
+        with uninterrupted():
+            deadlines = apply_deadlines(gradebook, root, config)
+        recorded = submitted(gradebook, gradebook.find_assignment(lab))
+        summary.overdue = sum(lateness(*one, deadlines, root, config).days > 0 for one in recorded)
+        summary.notes += [(FILE, sentence) for sentence in say_unknown(deadlines, gradebook, root)]
         summary.silent = len(handed_in_nothing(read_roster(gradebook, root), lab, gradebook, root))
     summary.seconds = time.monotonic() - begin
     return summary
@@ -340,11 +350,11 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
 class Recorder:
     """Write results to ``autograded/`` and the gradebook, as nbgrader does, and then the marks to the index.
 
-    It follows nbgrader's `SaveAutoGrades` and `AssignLatePenalties`; one session records the whole class.
+    It follows nbgrader's `SaveAutoGrades`; one session records the whole class.
     """
 
-    def __init__(self, gradebook, config, lab, root, index):
-        self.gradebook, self.config, self.lab, self.root, self.index = gradebook, config, lab, root, index
+    def __init__(self, gradebook, lab, root, index):
+        self.gradebook, self.lab, self.root, self.index = gradebook, lab, root, index
         # We are the only writer: do not expire objects on commit. Keep references to the cells of the lab, since the
         # session holds only weak ones
         gradebook.db().expire_on_commit = False
@@ -363,8 +373,9 @@ class Recorder:
         self.submitted = {one.student_id for one in self.gradebook.find_assignment(self.lab).submissions}
         self.automatic = automatic_points(self.lab, self.gradebook)
 
-    def has(self, student):
-        return student in self.submitted and read_autograded(self.lab, student, self.root) is not None
+    def graded(self, student):
+        """Return the autograded notebook of a student who is in the gradebook."""
+        return read_autograded(self.lab, student, self.root) if student in self.submitted else None
 
     def path(self, student):
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"
@@ -388,7 +399,6 @@ class Recorder:
                 self.waiting.clear()
                 raise cause from None
             self.look()
-            # A late submission is committed at once, with all that are waiting
             earlier, self.waiting = self.waiting, []
             for one in earlier:
                 self.enter(one)
@@ -403,9 +413,10 @@ class Recorder:
         if entry.student not in self.students:
             self.gradebook.update_or_create_student(entry.student)
             self.students.add(entry.student)
-        when = {} if entry.timestamp is None else {"timestamp": parse_utc(entry.timestamp.strip())}
+        # None, too: the time of an earlier submission is not that of this one
+        when = None if entry.timestamp is None else parse_utc(entry.timestamp.strip())
         with self.gradebook.db.no_autoflush:
-            submission = self.gradebook.update_or_create_submission(self.lab, entry.student, **when)
+            submission = self.gradebook.update_or_create_submission(self.lab, entry.student, timestamp=when)
         self.submitted.add(entry.student)
         [recorded] = [one for one in submission.notebooks if one.name == self.lab]
         for grade in recorded.grades:
@@ -415,11 +426,6 @@ class Recorder:
         for comment in recorded.comments:
             if comment.name in entry.comments:
                 comment.auto_comment = entry.comments[comment.name]
-        if submission.total_seconds_late > 0:
-            self.commit()
-            names = {"notebook": self.lab, "assignment": self.lab, "student": entry.student}
-            resources = {"nbgrader": {**names, "db_url": str(self.gradebook.engine.url)}}
-            AssignLatePenalties(config=self.config).preprocess(nbformat.v4.new_notebook(), resources)
 
     def commit(self):
         self.gradebook.db.commit()

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from nbconvert.filters import strip_ansi
 from nbformat.v4 import new_markdown_cell, new_output
+from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Bool, Dict, Enum, Float, TraitError, Unicode, validate
 from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
+from coursegrader.deadlines import lateness, read_deadlines
 from coursegrader.protocol import NOTEBOOK_OUTPUTS, Limits
 from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
 from coursegrader.secret import FILE, secret_of
@@ -55,7 +57,7 @@ class GradeInSandbox(NbGraderPreprocessor):
         return proposal.value
 
     def preprocess(self, nb, resources):
-        root, limits = Path(self.coursedir_root), Limits(**self.limits)
+        root, limits = course_folder(self.config), Limits(**self.limits)
         worker = the_worker(self.sandbox, dataclasses.astuple(limits))
         lab, student = resources["nbgrader"]["assignment"], resources["nbgrader"]["student"]
         source, secret = instructor_notebook(root, lab), secret_of(self.config)
@@ -71,9 +73,10 @@ class GradeInSandbox(NbGraderPreprocessor):
         nb.metadata.mlcourse |= {"draw": met["draw"], "handed_in": met["handed_in"]}
         return nb, resources
 
-    @property
-    def coursedir_root(self):
-        return self.config.CourseDirectory.get("root", ".")
+
+def course_folder(config: Config) -> Path:
+    """Return the folder of the course."""
+    return Path(config.CourseDirectory.get("root", "."))
 
 
 def limits_of(config: Config, changed: dict[str, float] | None = None) -> Limits:
@@ -117,7 +120,7 @@ class DrawAnew(NbGraderPreprocessor):
 
 
 class SayWhatHappened(NbGraderPreprocessor):
-    """Say on the feedback page what was repaired in a notebook, and why it was refused or stopped."""
+    """Say on the feedback page what was repaired in a notebook, why it was refused or stopped, and that it was late."""
 
     def preprocess(self, nb, resources):
         happened = nb.metadata.get("mlcourse", {})
@@ -126,10 +129,19 @@ class SayWhatHappened(NbGraderPreprocessor):
             sentences.append(f"This notebook could not be graded: {happened['refused']}")
         if happened.get("stopped"):
             sentences.append(f"From one cell on, nothing was run, since {happened['stopped']}.")
+        if late := self.lateness(resources["nbgrader"]):
+            sentences.append(late)
         if sentences:
             items = "\n".join(f"- {one_line(sentence)}" for sentence in sentences)
             nb.cells.insert(0, new_markdown_cell(f"**Before you read on**\n\n{items}"))
         return nb, resources
+
+    def lateness(self, names):
+        """Return a sentence if the submission was late."""
+        root = course_folder(self.config)
+        with Gradebook(names["db_url"]) as gradebook:
+            notebook = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
+            return lateness(notebook, notebook.score, read_deadlines(root), root, self.config).sentence()
 
 
 class SayAsHandedIn(NbGraderPreprocessor):

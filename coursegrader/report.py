@@ -1,6 +1,7 @@
 """Write a page for instructors on the results of a class in a lab."""
 
 import io
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -17,14 +18,15 @@ from nbgrader.api import Gradebook
 from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
+from coursegrader.deadlines import count, moment, points
 from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.scores import joined, read_autograded, read_scores
 from coursegrader.similarity import SimilarPairs, similar_pairs
+from coursegrader.standing import Standing, classes, labs_handed_in
 from coursegrader.submissions import shown
 from mlcourse.plotting import STYLE_FILE
 
-TEMPLATE = Path(__file__).with_name("report.html.jinja")
 MOST_HINTS = 15
 MOST_TIMES = 8
 MOST_LINES = 60
@@ -41,7 +43,7 @@ def write_report(
     gradebook: Gradebook,
     tell: Callable[[str], None] = lambda sentence: None,
     config: Config | None = None,
-    silent: Sequence[Person] = (),
+    people: Sequence[Person] = (),
 ) -> Path:
     """Write ``reports/LAB.html``: one page without scripts that needs no other file and no network.
 
@@ -57,9 +59,9 @@ def write_report(
     tell : callable
         Called with a sentence on every student whose autograded notebook cannot be read. The page leaves them out.
     config : traitlets.config.Config, optional
-        nbgrader's configuration, which may set the traits of `SimilarPairs`.
-    silent : sequence of Person
-        Those on the roster who handed in nothing.
+        nbgrader's configuration, which may set the traits of `SimilarPairs` and `coursegrader.deadlines.LatePenalty`.
+    people : sequence of Person
+        The roster.
 
     Returns
     -------
@@ -71,37 +73,94 @@ def write_report(
     GradingError
         If the gradebook does not know the lab or nothing was graded.
     """
-    marks = read_scores(lab, gradebook)
+    title, marks, titles = _marks(lab, root, gradebook)
     if marks.empty:
         raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
-    title, sections = _sections(lab, root)
-    marks["exercise"] = marks.grade_id.str.replace(r"-\d+$", "", regex=True)
-    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(sections)})
-    marks = marks.sort_values(["student", "place", "grade_id"])
-    titles = {name: sections.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
+    (of_class,) = classes([lab], gradebook, root, people, config)
     students = sorted(marks.student.unique())
     found = {student: read_autograded(lab, student, root) for student in students}
     read = {student: autograded for student, autograded in found.items() if autograded}
     with _style():
         content = {
-            "points": _points(marks),
+            "points": _points(marks, of_class),
             "exercises": _exercises(marks, titles),
             "tests": _tests(marks, titles),
             "hints": _hints(marks, read),
             "times": _times(read),
             "notices": _notices(read),
-            "pairs": _pairs(read, _stub(lab, root), titles, SimilarPairs(config=config)),
+            "pairs": _pairs(read, _stub(lab, root), _model(lab, root), titles, SimilarPairs(config=config)),
+            **_people(of_class),
         }
-    page = _environment().from_string(TEMPLATE.read_text(encoding="utf-8"))
     unread = [student for student in students if student not in read]
     for student in unread:
         notebook = f"autograded/{student}/{lab}/{lab}.ipynb"
         tell(f"{shown(student)}: {shown(notebook)} cannot be read; type `mlcourse grade {lab}`.")
-    names = sorted(shown(f"{one.name} ({one.student})" if one.name != one.student else one.student) for one in silent)
-    text = page.render(lab=lab, title=title, n_students=len(students), unread=unread, silent=names, **content)
-    path = root / "reports" / f"{lab}.html"
-    write_whole(path, text, errors="replace")
-    return path
+    known = {"lab": lab, "title": title, "n_students": len(students), "unread": unread}
+    return _write_page(root / "reports" / f"{lab}.html", "report.html.jinja", **known, **content)
+
+
+def write_term_report(
+    root: Path, gradebook: Gradebook, config: Config | None = None, people: Sequence[Person] = ()
+) -> Path:
+    """Write ``reports/all-labs.html``, a page about all labs for which anything was handed in.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The folder of the course.
+    gradebook : nbgrader.api.Gradebook
+    config : traitlets.config.Config, optional
+        nbgrader's configuration.
+    people : sequence of Person
+        The roster.
+
+    Returns
+    -------
+    pathlib.Path
+        The page.
+
+    Raises
+    ------
+    GradingError
+        If nothing was handed in for any lab.
+    """
+    of_labs = classes(labs_handed_in(gradebook, root), gradebook, root, people, config)
+    rows, standings = [], {}
+    for one in of_labs:
+        title, marks, titles = _marks(one.lab, root, gradebook)
+        points = np.array([standing.result.points for standing in one.standings if standing.finished])
+        rows.append(
+            {
+                **_people(one),
+                "title": title,
+                "short": re.sub(r"^(lab-\d+)-.*", r"\1", one.lab),
+                "largest": one.largest,
+                "handed_in": sum(not standing.nothing for standing in one.standings),
+                "refused": sum(standing.refused is not None for standing in one.standings),
+                "waiting": sum(not (standing.nothing or standing.finished) for standing in one.standings),
+                "n": len(points),
+                "mean": points.mean() if len(points) else None,
+                "median": np.median(points) if len(points) else None,
+                "exercises": _exercise_rows(marks, titles),
+            }
+        )
+        for standing in one.standings:
+            standings.setdefault(standing.student, {})[one.lab] = standing
+    largest = sum(one.largest for one in of_labs)
+    persons = []
+    for student, of_person in standings.items():
+        person = next(iter(of_person.values()))
+        # Who is not on the roster stands only in the labs that they handed in
+        missing = Standing(student, person.name, nothing=True)
+        total = sum(one.result.points for one in of_person.values() if one.result)
+        share = total / largest if largest else None
+        own = [of_person.get(one.lab, missing) for one in of_labs]
+        persons.append({"person": person, "standings": own, "total": total, "share": share})
+    persons.sort(key=lambda row: row["person"].order)
+    absent = [row["person"] for row in persons if all(one.nothing for one in row["standings"])]
+    known = {"labs": rows, "people": persons, "absent": absent, "largest": largest}
+    groups = any(row["person"].group for row in persons)
+    return _write_page(root / "reports" / "all-labs.html", "term.html.jinja", groups=groups, **known)
 
 
 def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
@@ -142,6 +201,17 @@ def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
 # --- the content of the page ------------------------------------------------------------------------------------------
 
 
+def _marks(lab, root, gradebook):
+    """Return the title of a lab, every mark with its exercise, in the order of the lab, and the exercises' titles."""
+    marks = read_scores(lab, gradebook)
+    title, sections = _sections(lab, root)
+    marks["exercise"] = marks.grade_id.str.replace(r"-\d+$", "", regex=True)
+    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(sections)})
+    marks = marks.sort_values(["student", "place", "grade_id"])
+    titles = {name: sections.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
+    return title, marks, titles
+
+
 def _sections(lab, root):
     """Return the title of a lab, and the section title of each graded cell, in order."""
     title, section, sections = lab, None, {}
@@ -166,6 +236,15 @@ def _stub(lab, root):
     }
 
 
+def _model(lab, root):
+    """Return the model solution of every cell that a student fills in, by grade_id."""
+    return {
+        cell["metadata"]["nbgrader"]["grade_id"]: joined(cell["source"])
+        for cell in _cells(root / "source" / lab / f"{lab}.ipynb")
+        if cell["cell_type"] == "code" and cell["metadata"].get("nbgrader", {}).get("solution")
+    }
+
+
 def _cells(path):
     try:
         return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
@@ -180,7 +259,21 @@ def _automatic(marks):
     return points, tests.groupby("grade_id").max_score.first()[points.columns]
 
 
-def _points(marks):
+def _people(of_class):
+    """Return the part of the page about persons: all of them, and who handed in late or nothing."""
+    lateness = [one.lateness for one in of_class.results.values()]
+    return {
+        "people": of_class.standings,
+        "silent": of_class.silent,
+        "groups": any(one.group for one in of_class.standings),
+        "due": of_class.due,
+        "late": sum(one.days > 0 for one in lateness),
+        "untimed": sum(one.handed_in is None for one in lateness),
+        "penalised": any(one.penalty for one in lateness),
+    }
+
+
+def _points(marks, of_class):
     """Return the totals on the page: automatic points, and all points of the students who are completely marked."""
     automatic, max_automatic = _automatic(marks)
     waiting = marks[marks.written & marks.waiting]
@@ -191,6 +284,9 @@ def _points(marks):
     if marks.written.any():
         largest = marks.drop_duplicates("grade_id").max_score.sum()
         totals.append(("All points, with the written answers", marked.groupby("student").score.sum(), largest))
+    if any(one.penalty for one in of_class.results.values()):
+        counting = pd.Series([one.result.points for one in of_class.standings if one.finished], dtype=float)
+        totals.append(("Points that count, after late penalties", counting, of_class.largest))
     return {
         "ungraded": marks[~marks.written & marks.automatic.isna()].student.nunique(),
         "waiting": len(waiting),
@@ -219,6 +315,12 @@ def _total(name, values, largest):
 
 
 def _exercises(marks, titles):
+    rows = _exercise_rows(marks, titles)
+    return {"rows": rows, "figure": _bars([row for row in rows if row["share"] is not None])}
+
+
+def _exercise_rows(marks, titles):
+    """Return the points of each exercise over the students of whom every part of it is marked."""
     graded = marks[~marks.waiting]
     rows = []
     for name in marks.exercise.unique():
@@ -231,8 +333,9 @@ def _exercises(marks, titles):
         complete = of_students[of_students.n == cells.grade_id.nunique()]
         share = (complete.score / complete.max_score).mean() if complete.max_score.gt(0).any() else None
         points = cells.drop_duplicates("grade_id").max_score.sum()
-        rows.append({"name": name, "title": titles[name], "points": points, "share": share, "n": len(complete)})
-    return {"rows": rows, "figure": _bars([row for row in rows if row["share"] is not None])}
+        row = {"name": name, "title": titles[name], "points": points, "share": share, "n": len(complete)}
+        rows.append(row | {"mean": complete.score.mean(), "median": complete.score.median()})
+    return rows
 
 
 def _tests(marks, titles):
@@ -289,42 +392,64 @@ def _notices(read):
     return {"rows": rows, "counts": {what: sum(row[0] == what for row in rows) for what in order}}
 
 
-def _pairs(read, stub, titles, chosen):
+def _pairs(read, stub, model, titles, chosen):
     code = {student: one.code for student, one in read.items()}
     pairs = similar_pairs(code, stub, chosen)
     rows = []
     for pair in pairs[: chosen.most]:
         exercises = []
         for one in pair.exercises:
-            given = stub.get(one.grade_id, "")
-            sides = [(student, _own_lines(code[student][one.grade_id], given)) for student in pair.students]
+            others = stub.get(one.grade_id, ""), model.get(one.grade_id, "")
+            sides = [(student, _own_lines(code[student][one.grade_id], *others)) for student in pair.students]
             title = titles.get(one.grade_id, one.grade_id)
             exercises.append({"title": title, "alike": one.alike, "others": one.others, "sides": sides})
         rows.append({"students": pair.students, "exercises": exercises})
     return {"rows": rows, "n": len(pairs), "compared": len(code)}
 
 
-def _own_lines(source, stub):
-    """Return a student's code as it was typed, without the given lines, except the heads of functions."""
+def _own_lines(source, stub, model):
+    """Return a student's code as it was typed, in parts of own lines, each with a remark on what is left out after it.
+
+    Given lines are left out without a remark, but for the heads of functions.
+    """
     given = {line for line in stub.splitlines() if not line.startswith(("def ", "class "))}
-    lines = [line[:200].translate(sanitizer.TURNING) for line in source.splitlines() if line not in given]
-    more = len(lines) - MOST_LINES
-    return "\n".join(lines[:MOST_LINES] + [f"… and {more} more lines"] * (more > 0))
+    solution = {_packed(line) for line in model.splitlines()} - {_packed(line) for line in stub.splitlines()} - {""}
+    own = [line[:200].translate(sanitizer.TURNING) for line in source.splitlines() if line not in given]
+    parts, more = [], len(own) - MOST_LINES
+    for of_model, group in itertools.groupby(own[:MOST_LINES], lambda line: _packed(line) in solution):
+        lines = list(group)
+        remark = f"… {count(len(lines), 'line')} as in the model solution"
+        parts.append(("", remark) if of_model else ("\n".join(lines), ""))
+    return parts + [("", f"… and {more} more lines")] * (more > 0)
+
+
+def _packed(line):
+    """Return a line of code without its blanks and its comment."""
+    return "".join(re.sub(r"(^|\s)#.*", "", line).split())
 
 
 # --- figures and templates --------------------------------------------------------------------------------------------
 
 
-def _environment():
+def _write_page(path, template, **content):
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"number": _number, "percent": _percent}
-    return environment
+    environment.filters |= {"number": _number, "percent": _percent, "points": points, "moment": moment, "time": _time}
+    write_whole(path, environment.get_template(template).render(**content), errors="replace")
+    return path
 
 
 def _number(value, digits=1):
     return UNDEFINED if value is None or np.isnan(value) else f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _time(value):
+    return f"{value:%Y-%m-%d %H:%M %Z}"
 
 
 def _percent(value):

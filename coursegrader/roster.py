@@ -16,7 +16,7 @@ The file may begin with a byte order mark; commas, semicolons, tabs or colons se
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from nbgrader.api import Gradebook, MissingEntry
@@ -55,6 +55,7 @@ CANVAS = {
 PLAIN = {"id": "student", "last name": "last_name", "first name": "first_name", "email": "email", "group": "group"}
 BY = {"moodle": ("id_number", "username", "email"), "canvas": ("username", "id_number", "lms_user_id")}
 MEND = "save it as CSV with commas and in UTF-8, or delete it and type `mlcourse roster FILE` again"
+EXPORT_AGAIN = "export the list of participants again"
 NOBODY = re.compile(r"\s+Points Possible|Student, Test", re.IGNORECASE)
 
 
@@ -105,7 +106,7 @@ def read_people(file: Path) -> list[Person]:
     GradingError
         If it is not UTF-8, lacks columns, or has a row without an identifier.
     """
-    columns, rows = _table(file)
+    columns, rows = read_table(file, MOODLE | CANVAS | PLAIN, EXPORT_AGAIN)
     kind, fields = _kind(columns, file)
     people = []
     for line, row in rows:
@@ -120,7 +121,7 @@ def read_people(file: Path) -> list[Person]:
             texts["last_name"], _, texts["first_name"] = map(str.strip, texts.pop("student").partition(","))
         people.append((line, texts))
     if not people:
-        raise GradingError(f"{file} names nobody: export the list of participants again")
+        raise GradingError(f"{file} names nobody: {EXPORT_AGAIN}")
     chosen = "student" if kind == "plain" else _identifying(kind, [texts for _, texts in people])
     result = []
     for line, texts in people:
@@ -138,16 +139,23 @@ def read_people(file: Path) -> list[Person]:
     return result
 
 
-def _table(file):
-    """Return the columns of a CSV in small letters, and its rows with the numbers of their lines."""
+def read_table(file: Path, known: Container[str], mend: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the columns of a CSV in small letters, and its rows with the numbers of their lines.
+
+    Commas, semicolons, tabs or colons separate its columns: the sign with which most columns are `known`.
+
+    Raises
+    ------
+    GradingError
+        If it cannot be read, or is not a CSV in UTF-8; the message ends in the clause `mend`, which says what to do.
+    """
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise GradingError(f'{file} is not text in UTF-8: export it as CSV again, or save it as "CSV UTF-8"') from None
+        raise GradingError(f'{file} is not text in UTF-8: {mend}, or save it as "CSV UTF-8"') from None
     except OSError as error:
-        raise GradingError(f"{file} cannot be read ({error.strerror}): name the CSV of the participants") from None
+        raise GradingError(f"{file} cannot be read ({error.strerror}): {mend}") from None
     first = text.partition("\n")[0]
-    known = MOODLE | CANVAS | PLAIN
 
     def parsed(sign):
         return [column.strip().casefold() for column in next(csv.reader([first], delimiter=sign), [])]
@@ -158,7 +166,7 @@ def _table(file):
         next(reader, None)
         return parsed(sign), [(reader.line_num, row) for row in reader]
     except csv.Error as error:
-        raise GradingError(f"{file} is not a CSV ({error}): export the list of participants again") from None
+        raise GradingError(f"{file} is not a CSV ({error}): {mend}") from None
 
 
 def _kind(columns, file):

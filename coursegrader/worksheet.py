@@ -1,6 +1,6 @@
-"""Give grades and feedback files back to a Moodle assignment, in the forms that it takes.
+"""Give grades and feedback files back to a Moodle assignment, in the forms that it takes, and read its times.
 
-Both find people by Moodle's number of the participant, which `mlcourse collect` keeps: in ``roster.csv`` for people of
+All find people by Moodle's number of the participant, which `mlcourse collect` keeps: in ``roster.csv`` for people of
 the roster, at the end of the identifier for others. Which columns Moodle reads is in its source,
 `mod/assign/feedback/offline/importgradeslib.php`; which names of feedback files, in
 `mod/assign/feedback/file/importziplib.php`.
@@ -10,19 +10,26 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from nbgrader.api import Gradebook
+from traitlets.config import Config
 
 from coursegrader import GradingError
-from coursegrader.export import cell, refuse_unfinished, results_of
+from coursegrader.deadlines import FILE, read_deadlines, readings
+from coursegrader.export import cell, tell_of
 from coursegrader.files import write_whole
 from coursegrader.people import NOTHING, Person
-from coursegrader.roster import handed_in_nothing
+from coursegrader.standing import classes, refuse_unfinished
+from coursegrader.submissions import check_timestamp, read_timestamp, shown
 
 FIELD = re.compile(r'(?P<text>"(?:[^"]|"")*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)')
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
+MODIFIED = "Last modified (submission)"
+# Moodle's `strftimedaydatetime` in English and in its American variant, with 12 and with 24 hours
+FORMS = [f"%A, {date} %Y, {time}" for date in ("%d %B", "%B %d,") for time in ("%I:%M %p", "%H:%M")]
 MIDNIGHT = (2000, 1, 1, 0, 0, 0)  # the date of every entry, so that the same pages make the same zip
 
 
@@ -35,6 +42,8 @@ def fill_worksheet(
     people: Sequence[Person] = (),
     *,
     unfinished: bool = False,
+    config: Config | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> list[str]:
     """Write Moodle's grading worksheet with the columns "Grade" and "Feedback comments" filled in.
 
@@ -56,7 +65,11 @@ def fill_worksheet(
     people : sequence of Person
         The roster.
     unfinished : bool, default False
-        Write the file although answers still wait to be marked; they count 0.
+        Write the file although answers still wait to be marked; they count 0, or the points of before.
+    config : traitlets.config.Config, optional
+        nbgrader's configuration, which may set the traits of `coursegrader.deadlines.LatePenalty`.
+    tell : callable
+        Called with a sentence on who was refused, who lost points for lateness, and what still waits.
 
     Returns
     -------
@@ -69,34 +82,22 @@ def fill_worksheet(
         If answers wait to be marked, or if the file is not such a worksheet, or has another maximum than the lab;
         nothing is written then.
     """
-    rows = _rows(_read(worksheet), worksheet)
-    columns = [one.strip("\ufeff") for one in map(_plain, rows[0])]
-    missing = [name for name in ("Identifier", "Grade") if name not in columns]
-    if missing:
-        raise GradingError(
-            f"{worksheet} has no column {missing[0]}: download the grading worksheet of Moodle in English"
-        )
+    rows, columns = _worksheet(worksheet, ("Identifier", "Grade"))
+    (of_class,) = classes([lab], gradebook, root, people, config)
     if not unfinished:
-        refuse_unfinished([lab], gradebook, root)
-    results, largest = results_of(lab, gradebook), gradebook.find_assignment(lab).max_score
-    numbers = numbers_of([*results, *(one.student for one in people)], lab, people)
-    students = {number: student for student, number in numbers.items()}
-    silent = {one.student for one in handed_in_nothing(people, lab, gradebook, root)}
-    emails = {one.student: one.email.casefold() for one in people}
+        refuse_unfinished([of_class])
+    results, largest = of_class.results, of_class.largest
+    student_of = _students([*results, *(one.student for one in people)], lab, people)
+    silent = {one.student for one in of_class.silent}
     filled = set()
     for row in rows[1:]:
         texts = dict(zip(columns, map(_plain, row), strict=False))
-        student = students.get(re.sub(r".*\D", "", texts.get("Identifier", "").strip()))
+        student = student_of(texts)
         if student is None or len(row) < len(columns) or texts.get("Grade can be changed", "Yes").casefold() == "no":
             continue
-        if (email := texts.get("Email address")) and emails.get(student, email.casefold()) not in (
-            "",
-            email.casefold(),
-        ):
-            continue  # the number is that of another assignment
         if student in results:
             _refuse_other_maximum(texts.get("Maximum Grade"), largest, lab, worksheet)
-            grade, comments = cell(results[student].points), cell(results[student].comments)
+            grade, comments = cell(results[student].points), cell(results[student].feedback)
             row[columns.index("Grade")][0] = str(grade)
             filled.add(student)
         elif student in silent and not texts.get("Feedback comments"):
@@ -106,7 +107,64 @@ def fill_worksheet(
         if comments and "Feedback comments" in columns:
             row[columns.index("Feedback comments")][0] = _quoted(comments)
     write_whole(to, "".join(text for row in rows for field in row for text in field))
+    tell_of([of_class], tell)
     return sorted(results.keys() - filled)
+
+
+def write_times(worksheet: Path, lab: str, root: Path, people: Sequence[Person] = ()) -> list[str]:
+    """Write when each submission was handed in, as Moodle's grading worksheet says, to its ``timestamp.txt``.
+
+    Parameters
+    ----------
+    worksheet : pathlib.Path
+        Moodle's grading worksheet, with the column "Last modified (submission)". Its times are in the time zone of
+        whoever downloaded it, which has to be that of the lab in ``deadlines.csv``.
+    lab : str
+    root : pathlib.Path
+        The folder of the course, with ``submitted/``.
+    people : sequence of Person
+        The roster.
+
+    Returns
+    -------
+    list of str
+        The students with a submission whose time is not in the worksheet.
+
+    Raises
+    ------
+    GradingError
+        If the file is not such a worksheet, or the lab has no due date; nothing is written then.
+    """
+    rows, columns = _worksheet(worksheet, ("Identifier", MODIFIED))
+    if not (due := read_deadlines(root).due.get(lab)):
+        raise GradingError(
+            f"the times of {worksheet} have no time zone: write a due date of {lab} with its time zone into {FILE}"
+        )
+    folders = {path.parent.name: path for path in (root / "submitted").glob(f"*/{lab}") if path.is_dir()}
+    student_of, times = _students(folders, lab, people), {}
+    for row in rows[1:]:
+        texts = dict(zip(columns, map(_plain, row), strict=False))
+        student, text = student_of(texts), texts.get(MODIFIED, "").strip()
+        if student in folders and text not in ("", "-"):
+            times[student] = _time(text, due.tzinfo, worksheet)
+    for student, time in times.items():
+        check_timestamp(folders[student])  # it puts a link aside
+        if read_timestamp(folders[student]) != time:
+            write_whole(folders[student] / "timestamp.txt", f"{time:%Y-%m-%d %H:%M:%S} UTC\n")
+    return sorted(folders.keys() - times.keys())
+
+
+def _time(text, zone, worksheet):
+    """Return a time of Moodle's in UTC: of two readings, at a change of the clocks, the earlier one."""
+    for form in FORMS:
+        try:
+            return min(readings(datetime.strptime(text, form), zone))
+        except ValueError:
+            continue
+    raise GradingError(
+        f"{worksheet}: {shown(text)!r} is not a time as Moodle writes it in English: download the grading worksheet "
+        "again with English as your language in Moodle"
+    )
 
 
 def write_archive(to: Path, lab: str, pages: dict[str, Path], people: Sequence[Person] = ()) -> list[str]:
@@ -165,6 +223,31 @@ def numbers_of(students: Sequence[str], lab: str, people: Sequence[Person]) -> d
     often = Counter([*known.values(), *others.values()])
     known |= {student: number for student, number in others.items() if often[number] == 1}
     return {student: number for student, number in known.items() if student in set(students)}
+
+
+def _students(students, lab, people):
+    """Return a function that finds the student of a row of a worksheet; None if the row is not theirs for certain."""
+    found = {number: student for student, number in numbers_of(students, lab, people).items()}
+    emails = {one.student: one.email.casefold() for one in people}
+
+    def student_of(texts):
+        student = found.get(re.sub(r".*\D", "", texts.get("Identifier", "").strip()))
+        email = texts.get("Email address", "").casefold()
+        # With another email, the number is that of another assignment
+        return student if not email or emails.get(student, email) in ("", email) else None
+
+    return student_of
+
+
+def _worksheet(worksheet, needed):
+    """Return the rows of Moodle's grading worksheet, and the names of its columns."""
+    rows = _rows(_read(worksheet), worksheet)
+    columns = [one.strip("\ufeff") for one in map(_plain, rows[0])]
+    if missing := [name for name in needed if name not in columns]:
+        raise GradingError(
+            f"{worksheet} has no column {missing[0]}: download the grading worksheet of Moodle in English"
+        )
+    return rows, columns
 
 
 def _read(worksheet):

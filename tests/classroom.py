@@ -45,11 +45,14 @@ class Classroom:
     def add_student(self, student, **about):
         self.gradebook.update_or_create_student(student, **about)
 
-    def hand_in(self, lab, student, automatic, by_hand=(), late=0.0):
-        """Record a submission: automatic points and manual marks; a written answer without a mark needs grading."""
+    def hand_in(self, lab, student, automatic, by_hand=(), late=0.0, at=None):
+        """Record a submission: automatic points and manual marks; a written answer without a mark needs grading.
+
+        `late` is the penalty, and `at` the time of handing in, in UTC.
+        """
         self.add_student(student)
         with self.gradebook.db.no_autoflush:
-            submission = self.gradebook.update_or_create_submission(lab, student)
+            submission = self.gradebook.update_or_create_submission(lab, student, timestamp=at)
         (notebook,) = submission.notebooks
         notebook.late_submission_penalty = late
         by_hand = dict(by_hand)
@@ -67,15 +70,15 @@ class Classroom:
             cells.append(_cell(grade_id, "...", solution=False, outputs=[error]))
         _write(self.root / "autograded" / student / lab / f"{lab}.ipynb", cells, {"mlcourse": known})
 
-    def write_release(self, lab, title, sections, stubs=()):
-        """Write the released lab: the sections with the graded cells in each, and the given code."""
+    def write_release(self, lab, title, sections, stubs=(), folder="labs"):
+        """Write the released lab, or its source: the sections with the graded cells in each, and the code in cells."""
         cells = [{"cell_type": "markdown", "metadata": {}, "source": f"# {title}\n\nA story."}]
         for heading, grade_ids in sections.items():
             cells.append({"cell_type": "markdown", "metadata": {}, "source": [f"## {heading}\n", "\n", "What to do."]})
             for grade_id in grade_ids:
                 solution = grade_id in dict(stubs)
                 cells.append(_cell(grade_id, dict(stubs).get(grade_id, "..."), solution))
-        _write(self.root / "labs" / lab / f"{lab}.ipynb", cells, {})
+        _write(self.root / folder / lab / f"{lab}.ipynb", cells, {})
 
 
 def _cell(grade_id, source, solution, outputs=()):

@@ -368,6 +368,15 @@ def test_a_gradebook_that_refuses_one_student_keeps_those_before_and_after(room,
     assert "Graded 1 submissions" in said
 
 
+def test_who_was_refused_is_named_by_every_grading(room):
+    room.hand_in("ada")
+    (room.hand_in("ben") / FILE).write_text("{")
+    for _ in range(2):
+        code, said = room.grade()
+        assert code == 0 and "Refused: " in line(said, "ben") and "ada: " not in said
+    assert "2 had not changed" in said
+
+
 def test_a_lab_with_other_cells_than_graded_work_had_is_not_released(room, full):
     room.hand_in("ada")
     room.grade()
@@ -422,7 +431,7 @@ def test_the_points_of_who_was_not_graded_since_are_not_exported(room, full):
     nbformat.write(nbformat.from_dict({**room.honest, "cells": []}), folder / FILE)
     room.hand_in("cleo")
     code, said = room.type("export")
-    assert code == 1 and f"2 submissions in {LAB} to be graded, the first of ada" in said
+    assert code == 1 and f"2 submissions in {LAB} to be graded, of ada, cleo" in said
     for command in ("report", "feedback"):
         assert "Not graded since they were handed in: 2, the first is ada" in room.type(command, LAB)[1]
     room.grade()

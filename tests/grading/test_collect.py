@@ -19,7 +19,7 @@ import pytest
 
 from coursegrader import GradingError
 from coursegrader import collect as module
-from coursegrader.collect import collect, identifier
+from coursegrader.collect import LATE_IN_CANVAS, collect, identifier
 from coursegrader.labs import read_lab
 from paths import ROOT
 
@@ -162,6 +162,8 @@ def test_a_zip_of_canvas_with_late_and_anonymous_ones(tmp_path, root, run):
         f"boleyn_12346/{LAB}/{LAB}.ipynb": notebook("b"),
         f"anon_aB3xZ/{LAB}/{LAB}.ipynb": notebook("c"),
         f"anon_dE4yW/{LAB}/{LAB}.ipynb": notebook("d"),
+        f"boleyn_12346/{LAB}/{LATE_IN_CANVAS}": "Canvas says that it was late.\n",
+        f"anon_dE4yW/{LAB}/{LATE_IN_CANVAS}": "Canvas says that it was late.\n",
     }
     assert [name for name, one in result.items() if "late" in said(one)] == ["anon_dE4yW", "boleyn_12346"]
     assert "no notebook" in said(result["typist_777"])
@@ -186,7 +188,8 @@ HAND_IN = f"HAND-IN-{LAB}.ipynb"  # the file that `mlcourse submit` writes
 )
 def test_the_file_to_hand_in_is_taken_as_it_is(tmp_path, root, run, names, students):
     result = run(zipped(tmp_path / "class.zip", {name: notebook(name) for name in names}))
-    assert submitted(root) == {
+    found = {path: text for path, text in submitted(root).items() if not path.endswith(LATE_IN_CANVAS)}
+    assert found == {
         f"{student}/{LAB}/{LAB}.ipynb": notebook(name) for student, name in zip(students, names, strict=True)
     }
     assert all(note == "Canvas says that it was late." for one in result.values() for note in one.notes)

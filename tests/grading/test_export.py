@@ -8,6 +8,8 @@ from classroom import Classroom
 from coursegrader import GradingError
 from coursegrader.export import export
 
+DEDUCTED = "Points are deducted for lateness."
+
 
 @pytest.fixture
 def classroom(tmp_path):
@@ -60,13 +62,13 @@ def test_a_spreadsheet_has_a_row_for_each_student_and_adds_up(classroom):
 def test_moodle_gets_an_identifier_and_for_each_lab_points_and_feedback(classroom):
     assert exported(classroom, "moodle") == [
         ["Email address", "lab-01", "lab-01 (feedback)", "lab-02", "lab-02 (feedback)"],
-        ["ben@example.org", "0", "", "5", ""],
+        ["ben@example.org", "0", f"{DEDUCTED} Of 1.5 points, 0 count.", "5", f"{DEDUCTED} Of 6 points, 5 count."],
         ["ada@example.org", "4", "", "9", "essay: -1 for the units, else good"],
         ["cleo@example.org", "0", "", "", ""],
     ]
     assert exported(classroom, "moodle", identifier="ID number", labs=["lab-02"])[:3] == [
         ["ID number", "lab-02", "lab-02 (feedback)"],
-        ["ben", "5", ""],
+        ["ben", "5", f"{DEDUCTED} Of 6 points, 5 count."],
         ["ada", "9", "essay: -1 for the units, else good"],
     ]
 
@@ -118,6 +120,36 @@ def test_a_submission_that_was_never_graded_stops_the_export(classroom):
     classroom.hand_in("lab-03", "ada", {})
     with pytest.raises(GradingError, match="1 submission in lab-03 to be graded"):
         exported(classroom, "spreadsheet")
+
+
+def test_what_waits_and_who_was_refused_is_said_with_names_whether_it_stops_the_export_or_not(classroom):
+    for student in ("ben", "=cleo", "dan"):
+        classroom.hand_in("lab-02", student, {"fit-1": 6})
+    classroom.write_autograded("lab-02", "ben", refused="not a notebook")
+    (classroom.root / "submitted" / "eve" / "lab-02").mkdir(parents=True)
+    grade = classroom.gradebook.find_grade("fit-1", "lab-02", "lab-02", "ada")
+    grade.manual_score, grade.needs_manual_grade = 5, True
+    classroom.gradebook.db.commit()
+    waiting = [
+        "3 written answers in lab-02 to be marked, of ben, dan, =cleo",
+        "1 submission in lab-02 to be graded, of eve",
+        "1 cell in lab-02 to be looked at again after a new grading, of ada",
+    ]
+    with pytest.raises(GradingError) as error:
+        exported(classroom, "canvas", labs=["lab-02"])
+    assert f"still waiting: {'; '.join(waiting)}. Finish this" in str(error.value)
+    told = []
+    exported(classroom, "canvas", labs=["lab-02"], unfinished=True, tell=told.append)
+    assert told == [f"Still waiting: {one}." for one in waiting] + [
+        "lab-02: refused, and without points by the grader: ben."
+    ]
+
+
+def test_of_many_who_wait_ten_are_named(classroom):
+    for number in range(12):
+        classroom.hand_in("lab-02", f"s{number:02}", {"fit-1": 6})
+    with pytest.raises(GradingError, match="12 written answers .* of s00, .*, s09 and 2 more"):
+        exported(classroom, "canvas", labs=["lab-02"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from traitlets.config import Config
 from classroom import Classroom
 from course import ATTACK, LiveParts
 from coursegrader import GradingError
-from coursegrader.report import item_analysis, write_report
+from coursegrader.people import Person
+from coursegrader.report import item_analysis, write_report, write_term_report
 from coursegrader.similarity import SimilarPairs, similar_pairs, tokens
 
 LAB = "lab-01-small"
@@ -79,6 +80,8 @@ def test_the_totals_are_those_of_the_class_and_leave_out_what_waits(page):
     assert rows(page, "Totals")[1:] == [
         ["Automatic points", "4", "5", "2.6", "3.0", "1.5"],
         ["All points, with the written answers", "8", "3", "5.0", "6.0", "3.6"],
+        # Each less 1 for being late: 7, 5 and 0
+        ["Points that count, after late penalties", "8", "3", "4.0", "5.0", "3.6"],
     ]
 
 
@@ -127,9 +130,9 @@ def test_untouched_notebooks_are_not_called_alike(page):
 def test_the_page_needs_nothing_else_and_says_its_figures_in_words(page):
     assert not page.find_all(["script", "link", "img", "iframe"]) and "http" not in str(page).replace("http-equiv", "")
     labels = [figure["aria-label"] for figure in page.find_all("svg", role="img")]
-    assert len(labels) == len(page.find_all("svg")) == 4
+    assert len(labels) == len(page.find_all("svg")) == 5
     assert labels[0].startswith("Automatic points: 5 submissions from 1 to 4 points, half of them at or below 3")
-    assert "Exercise 2 · A $line$: 60 %" in labels[2]
+    assert "Exercise 2 · A $line$: 60 %" in labels[3]
     assert all(table.caption and table.find("th", scope="col") for table in page.find_all("table"))
     for svg in page.find_all("svg"):
         named = {element["id"] for element in svg.find_all(id=True)}
@@ -226,6 +229,95 @@ def test_a_test_that_the_better_half_fails_discriminates_below_zero():
     assert table.discrimination["a"] < -0.9
 
 
+# --- the class, and all labs ---------------------------------------------------------------------------------------
+
+
+ROSTER = [Person("ada", "Lovelace", "Ada", group="Monday"), Person("ben", "King", "Ben"), Person("zoe", "Zed", "Zoe")]
+
+
+@pytest.fixture
+def term(small):
+    """Two labs; Zoe handed in nothing, Ben only for the first; in the second an answer of Eve waits."""
+    small.add_lab("lab-02-next", {"fit-1": 6}, {"essay": 4})
+    small.add_lab("lab-03-later", {"fit-1": 6})
+    for one in ROSTER:
+        small.add_student(one.student, first_name=one.first_name, last_name=one.last_name)
+    small.write_release(LAB, "Lab 1 · Small", {"The mean": ["mean-1", "mean-2"], "A line": ["line-1"]})
+    for student, points in (("ada", (1, 1, 2)), ("ben", (1, 0, 0)), ("eve", (0, 0, 0))):
+        small.hand_in(LAB, student, dict(zip(TESTS, points, strict=True)), late=0.5 * (student == "ada"))
+        small.write_autograded(LAB, student, refused="not a notebook" if student == "eve" else None)
+    small.hand_in("lab-02-next", "ada", {"fit-1": 6}, {"essay": 2})
+    small.hand_in("lab-02-next", "eve", {"fit-1": 3})
+    (small.root / "submitted" / "fay" / "lab-02-next").mkdir(parents=True)
+    return small
+
+
+def test_the_report_lists_everybody_with_the_state_of_their_work_and_why_it_was_refused(term):
+    page = BeautifulSoup(write_report(LAB, term.root, term.gradebook, people=ROSTER).read_text("utf-8"), "html.parser")
+    assert rows(page, "Everybody") == [
+        ["person", "group", "points", "after penalty", "state"],
+        ["eve", "", "0", "0", "refused: not a notebook"],
+        ["Ben King (ben)", "", "1", "1", "graded"],
+        ["Ada Lovelace (ada)", "Monday", "4", "3.5", "graded"],
+        ["Zoe Zed (zoe)", "", "", "", "handed in nothing"],
+    ]
+    path = write_report("lab-02-next", term.root, term.gradebook, people=ROSTER)
+    page = BeautifulSoup(path.read_text("utf-8"), "html.parser")
+    assert [row[-1] for row in rows(page, "Everybody")[1:]] == [
+        "1 written answer not marked",
+        "not graded since handed in",
+        "handed in nothing",
+        "graded",
+        "handed in nothing",
+    ]
+
+
+def test_the_report_on_the_term_has_every_lab_every_exercise_and_every_person(term):
+    path = write_term_report(term.root, term.gradebook, people=ROSTER)
+    assert path == term.root / "reports" / "all-labs.html"
+    page = BeautifulSoup(path.read_text("utf-8"), "html.parser")
+    # Lab 1: 3.5, 1 and 0 of 4; in lab 2, only Ada's 8 of 10 are final
+    assert rows(page, "The labs")[1:] == [
+        ["Lab 1 · Small", "", "4", "3", "1", "0", "1", "0", "3", "1.5", "1.0"],
+        ["lab-02-next", "", "10", "3", "2", "0", "0", "2", "1", "8.0", "8.0"],
+    ]
+    assert rows(page, "Points of each exercise")[1:] == [
+        ["Lab 1 · Small"],
+        ["The mean", "2", "3", "1.0", "1.0"],
+        ["A line", "2", "3", "0.7", "0.0"],
+        ["lab-02-next"],
+        ["essay", "4", "1", "2.0", "2.0"],
+        ["fit", "6", "2", "4.5", "4.5"],
+    ]
+    assert rows(page, "Everybody") == [
+        ["person", "group", "lab-01", "lab-02", "total of 14", "share"],
+        ["eve", "", "0 refused", "3 waits", "3", "21 %"],
+        ["fay", "", "–", "not graded", "0", "0 %"],
+        ["Ben King (ben)", "", "1", "–", "1", "7 %"],
+        ["Ada Lovelace (ada)", "Monday", "3.5", "8", "11.5", "82 %"],
+        ["Zoe Zed (zoe)", "", "–", "–", "0", "0 %"],
+    ]
+    text = section(page, "nothing")
+    assert "For no lab at all, 1 person: Zoe Zed (zoe)." in text
+    assert "Lab 1 · Small: Zoe Zed (zoe)." in text and "lab-02-next: Ben King (ben), Zoe Zed (zoe)." in text
+
+
+def test_a_term_without_anything_handed_in_is_said_to_be_one(small):
+    with pytest.raises(GradingError, match="nothing was handed in for any lab"):
+        write_term_report(small.root, small.gradebook)
+
+
+def test_no_name_runs_on_the_page_about_the_term(small):
+    small.hand_in(LAB, "ada", {})
+    people = [Person("ada", first_name="<script>alert(1)</script>", group="<img src=x onerror=alert(1)>")]
+    for path in (
+        write_term_report(small.root, small.gradebook, people=people),
+        write_report(LAB, small.root, small.gradebook, people=people),
+    ):
+        assert LiveParts(path.read_text("utf-8")).found == []
+        assert "&lt;img src=x" in path.read_text("utf-8")
+
+
 # --- nearly the same code ---------------------------------------------------------------------------------------------
 
 OWN = [
@@ -273,6 +365,28 @@ def test_an_instructor_sets_which_pairs_the_report_lists(tmp_path):
         return len(BeautifulSoup(path.read_text("utf-8"), "html.parser").find_all("summary"))
 
     assert [listed(), listed(most=0), listed(least_rarity=0, least_alike=0, most=2)] == [1, 0, 2]
+
+
+def test_similar_answers_stand_side_by_side_without_what_was_given_and_the_model_solution(tmp_path):
+    room = Classroom(tmp_path)
+    room.add_lab(LAB, {"mean-1": 1})
+    room.write_release(LAB, "Small", {"The mean": ["mean"]}, STUB)
+    model = answer('"""Return the mean."""\ns = 0  # the sum\nfor one in x:\n    s += one\nreturn s / len(x)')
+    room.write_release(LAB, "Small", {"The mean": ["mean"]}, {"mean": model}, folder="source")
+    own = "s=0\nfor one in x :\n    s += one\nprint('<b>mine</b>')\nreturn s/len(x)  # as I like it"
+    for number, body in enumerate([*OWN, own, own]):
+        room.hand_in(LAB, f"s{number}", {"mean-1": 1})
+        room.write_autograded(LAB, f"s{number}", {"mean": answer(body)})
+    page = BeautifulSoup(write_report(LAB, room.root, room.gradebook).read_text("utf-8"), "html.parser")
+    assert [one.text for one in page.find("details").find_all("h4")] == ["s8", "s9"]
+    left, right = page.find("details").find_all("pre")
+    assert str(left) == str(right)
+    assert [(part.name, part.text) for part in left.find_all(["code", "em", "b"])] == [
+        ("code", "def mean(x):"),
+        ("em", "… 3 lines as in the model solution"),
+        ("code", "    print('<b>mine</b>')"),
+        ("em", "… 1 line as in the model solution"),
+    ]
 
 
 def test_it_does_not_matter_who_is_compared_with_whom():

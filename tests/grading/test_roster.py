@@ -20,7 +20,7 @@ from coursegrader.export import export
 from coursegrader.people import NOTHING
 from coursegrader.report import write_report
 from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster
-from coursegrader.worksheet import fill_worksheet, write_archive
+from coursegrader.worksheet import fill_worksheet, write_archive, write_times
 from mlcourse.cli import main
 from paths import ROOT
 
@@ -178,7 +178,7 @@ def test_a_second_run_updates_and_loses_neither_people_nor_what_the_file_does_no
         (MOODLE.replace("1002", "1001"), "Ada Lovelace and Zoé O'Brien-Müller have one identifier, 1001"),
         (MOODLE.replace("zoe@", "ADA@"), "have one email, ada@example.org"),
         (CANVAS.replace("72", "71"), "have one ID of Canvas, 71"),
-        (MOODLE.encode("utf-16"), 'is not text in UTF-8: export it as CSV again, or save it as "CSV UTF-8"'),
+        (MOODLE.encode("utf-16"), 'export the list of participants again, or save it as "CSV UTF-8"'),
         (MOODLE.encode("latin-1", "replace"), "is not text in UTF-8"),
         ("id,last name,first name\n,Lovelace,Ada\n", "line 2 of .*people.csv has nothing that identifies the person"),
         ("id,last name,first name\n", "names nobody"),
@@ -338,8 +338,8 @@ def test_whoever_is_on_the_roster_and_handed_in_nothing_is_in_the_table(marked):
 
 
 def test_whoever_is_on_the_roster_and_handed_in_nothing_is_on_the_report(marked):
-    silent = handed_in_nothing(people(marked).values(), LAB, marked.gradebook, marked.root)
-    page = write_report(LAB, marked.root, marked.gradebook, silent=silent).read_text("utf-8")
+    roster = list(people(marked).values())
+    page = write_report(LAB, marked.root, marked.gradebook, people=roster).read_text("utf-8")
     assert "On the roster, 1 handed in nothing: Ben King (1003)." in page
     assert "handed in nothing" not in write_report(LAB, marked.root, marked.gradebook).read_text("utf-8")
 
@@ -490,12 +490,17 @@ def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, 
     assert type("roster", written(tmp_path / "people.csv", MOODLE))[0] == 0
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
         archive.writestr(in_moodle("Ada Lovelace", 7), RELEASED)
-    assert type("collect", LAB, tmp_path / "class.zip") == (0, "Collected 1 submissions in submitted/.\n")
+    (root / "deadlines.csv").write_text(f"lab,student,due,time zone\n{LAB},,2026-03-01 12:00,Europe/Berlin\n")
+    words = ("collect", LAB, tmp_path / "class.zip", "--worksheet", written(tmp_path / "sheet.csv", WORKSHEET))
+    assert type(*words) == (0, "Collected 1 submissions in submitted/.\n")
     code, said = type("grade", LAB, "--workers", "1")
     assert code == 0 and said.splitlines()[-1].endswith("; 2 on the roster handed in nothing.")
     assert type("report", LAB)[0] == 0
     page = (root / "reports" / f"{LAB}.html").read_text("utf-8")
     assert "2 handed in nothing: Ben King (1003), Zoé O&#39;Brien-Müller (1002)." in page
+    assert "2026-03-02 10:00 CET" in page and "1 late day" in page
+    assert "name one lab, or type mlcourse report --all" in type("report")[0]
+    assert type("report", "--all") == (0, f"Written: {root / 'reports' / 'all-labs.html'}\n")
     assert type("feedback", LAB, "--archive", "feedback.zip")[0] == 0
     with zipfile.ZipFile(root / "feedback.zip") as archive:
         (name,) = archive.namelist()
@@ -511,3 +516,74 @@ def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, 
     assert (root / "grades.csv").read_bytes().decode().count('grading, ",1.5,') == 1
     code, said = type("export", "--style", "moodle", "--worksheet", sheet)
     assert "a worksheet is of one lab in Moodle" in code
+
+
+# When it was handed in
+
+
+@pytest.fixture
+def timed(room, enrol, hand_in, tmp_path):
+    """Read the times of a worksheet for Ada and Zoé, and for Eve, who is not in it; return whose time is not known."""
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Zoé O'Brien-Müller", 8), in_moodle("Eve New", 90))
+    (room.root / "deadlines.csv").write_text(f"lab,student,due,time zone\n{LAB},,2026-03-02 12:00,Europe/Berlin\n")
+    return lambda text: write_times(written(tmp_path / "times.csv", text), LAB, room.root, list(people(room).values()))
+
+
+def times(room):
+    return {path.parent.parent.name: path.read_text() for path in room.root.glob("submitted/*/*/timestamp.txt")}
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("Monday, 2 March 2026, 10:00 AM", "2026-03-02 09:00:00 UTC\n"),
+        ("Monday, 2 March 2026, 12:30 AM", "2026-03-01 23:30:00 UTC\n"),
+        ("Monday, March 2, 2026, 1:05 PM", "2026-03-02 12:05:00 UTC\n"),
+        ("Thursday, 2 July 2026, 22:15", "2026-07-02 20:15:00 UTC\n"),
+        # The clocks show 02:30 twice: the student handed in the first time
+        ("Sunday, 25 October 2026, 2:30 AM", "2026-10-25 00:30:00 UTC\n"),
+    ],
+)
+def test_the_worksheet_says_in_the_time_zone_of_the_lab_when_each_was_handed_in(room, timed, text, utc):
+    assert timed(WORKSHEET.replace("Monday, 2 March 2026, 10:00 AM", text)) == ["1002", "Eve-New_90"]
+    assert times(room) == {"1001": utc}
+
+
+def test_a_newer_worksheet_brings_newer_times_and_that_of_another_assignment_none(room, timed):
+    timed(WORKSHEET)
+    timed(WORKSHEET.replace("10:00 AM", "11:00 AM"))
+    assert times(room) == {"1001": "2026-03-02 10:00:00 UTC\n"}
+    assert "1001" in timed(
+        WORKSHEET.replace("Participant 7", "Participant 70").replace("Participant 8", "Participant 7")
+    )
+    assert times(room) == {"1001": "2026-03-02 10:00:00 UTC\n"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            WORKSHEET.replace("Monday, 2 March 2026, 10:00 AM", "Montag, 2. März 2026"),
+            "'Montag, 2. März 2026' is not a",
+        ),
+        (WORKSHEET.replace("Last modified (submission)", "Zuletzt"), "has no column Last modified (submission)"),
+    ],
+)
+def test_a_worksheet_in_another_language_gives_no_times(room, timed, text, says):
+    with pytest.raises(GradingError, match=re.escape(says)):
+        timed(text)
+    assert times(room) == {}
+
+
+def test_a_link_in_the_place_of_the_time_is_not_followed(room, timed, tmp_path):
+    (tmp_path / "other.txt").write_text("stays")
+    (room.root / "submitted" / "1001" / LAB / "timestamp.txt").symlink_to(tmp_path / "other.txt")
+    timed(WORKSHEET)
+    assert (tmp_path / "other.txt").read_text() == "stays" and times(room) == {"1001": "2026-03-02 09:00:00 UTC\n"}
+
+
+def test_times_without_a_time_zone_are_not_taken(room, timed):
+    (room.root / "deadlines.csv").unlink()
+    with pytest.raises(GradingError, match="have no time zone: write a due date of lab-01-toy-regression"):
+        timed(WORKSHEET)
