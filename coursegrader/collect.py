@@ -425,7 +425,9 @@ def _assigned(file, path, lab, ids):
         if len(readings) > 1:
             readings = [one for one in readings if one[2]["user"][1:] in ids]
             if len(readings) != 1:
-                note = "Left apart: its name has several numbers that may be the student's ID of Canvas, see whose it is."
+                note = (
+                    "Left apart: its name has several numbers that may be the student's ID of Canvas, see whose it is."
+                )
                 kind = PurePosixPath(path).suffix.lower()
                 return PurePosixPath(path).stem, _HandedIn(f"{lab}{kind}", file, note=note)
             note = f"Its name has several numbers; only {readings[0][2]['user'][1:]} is an ID of Canvas on the roster."

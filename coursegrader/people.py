@@ -119,8 +119,8 @@ def _by_number(parts, person, bearers):
     number, names = parts["number"], _names(person)
     if names and folded(parts["name"]) not in names:
         return Match(
-            note=f"Left apart: Moodle's number {number} is that of {person.student} in roster.csv, who has another name "
-            "there; see whose it is. Correct the number, or bring the roster up to date if the name has changed."
+            note=f"Left apart: Moodle's number {number} is that of {person.student} in roster.csv, who has another "
+            "name there; see whose it is. Correct the number, or bring the roster up to date if the name has changed."
         )
     if any(bearers[name] for name in names):
         return Match(person, number, f"Others, too, handed in under the name of {person.student}: look at all of them.")
@@ -137,8 +137,8 @@ def _by_name(parts, alike, bearers, lab, root):
     (person,) = alike
     if number := person.numbers.get(lab):
         return Match(
-            note=f"Left apart: {person.student} of the roster has this name, but Moodle's number {number}; look at this "
-            f"file and at that of {person.student}. If this one is right, {decide}."
+            note=f"Left apart: {person.student} of the roster has this name, but Moodle's number {number}; look at "
+            f"this file and at that of {person.student}. If this one is right, {decide}."
         )
     if bearers[folded(parts["name"])] > 1:
         return Match(note=f"Left apart: others, too, handed in under the name of {person.student}; {decide}.")

@@ -3,8 +3,8 @@
 ``mlcourse publish TARGET`` writes a folder or pushes to a git remote. A publication is one commit. The files that the
 course and the students' repository share are copied; the others are written from the templates in ``students/``.
 Before anything is written, every file to be published, and every file and message of every earlier publication, is
-searched for lines of solutions, hidden tests, mark schemes and the answers in ``tests/answers``, and for the secret of the
-course.
+searched for lines of solutions, hidden tests, mark schemes and the answers in ``tests/answers``, and for the secret of
+the course.
 """
 
 import contextlib
@@ -196,8 +196,8 @@ def _files(root, labs):
     for name in names:
         if (root / name).resolve() != root.resolve() / name:
             raise GradingError(
-                f"nothing was published, since {name} is a link to {(root / name).resolve()}: put a file there, or take "
-                "the link out"
+                f"nothing was published, since {name} is a link to {(root / name).resolve()}: put a file there, or "
+                "take the link out"
             )
     files = {name: (root / name).read_bytes() for name in names}
     students = students_repository(root)

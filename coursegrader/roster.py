@@ -193,7 +193,9 @@ def read_people(file: Path, before: Container[str] = ()) -> tuple[list[Person], 
     for one in result:
         if len(texts := sorted(raw[one.student.casefold()])) > 1:
             both = " and ".join(shown(text) for text in texts[:2])
-            left_out.append((one, f"{one.name}: {both} would both be {one.student}: give one of them another identifier"))
+            left_out.append(
+                (one, f"{one.name}: {both} would both be {one.student}: give one of them another identifier")
+            )
     result = [one for one in result if len(raw[one.student.casefold()]) == 1]
     _refuse_alike(result, file)
     return result, left_out
@@ -292,7 +294,9 @@ def read_roster(gradebook: Gradebook, root: Path) -> list[Person]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
-            rows = [{key: uncelled(text) if isinstance(text, str) else text for key, text in row.items()} for row in reader]
+            rows = [
+                {key: uncelled(text) if isinstance(text, str) else text for key, text in row.items()} for row in reader
+            ]
         missing = {"student", *IN_FILE} - set(reader.fieldnames or ())
     except (OSError, ValueError, csv.Error) as error:
         raise GradingError(f"{path} cannot be read ({error}): {MEND}") from None

@@ -287,8 +287,8 @@ def _broken(text, begin, worksheet):
     """Return a sentence on the row that begins at a place of a worksheet."""
     line, who = text.count("\n", 0, begin) + 1, text[begin:].partition(",")[0].strip('"')
     return (
-        f"line {line} of {worksheet}, of {shown(who)}, is not that of a CSV: download the grading worksheet again; if a "
-        "name or a text in that line ends in a backslash, which Moodle itself cannot read, delete it"
+        f"line {line} of {worksheet}, of {shown(who)}, is not that of a CSV: download the grading worksheet again; "
+        "if a name or a text in this row ends in a backslash, which Moodle itself cannot read, delete the backslash"
     )
 
 

@@ -17,9 +17,8 @@ from datetime import datetime
 import nbformat
 import pytest
 
-from coursegrader import GradingError
+from coursegrader import GradingError, submissions
 from coursegrader import collect as module
-from coursegrader import submissions
 from coursegrader.collect import LATE_IN_CANVAS, collect, identifier
 from coursegrader.labs import read_lab
 from paths import ROOT

@@ -231,7 +231,9 @@ def test_an_identifier_that_cannot_be_used_costs_only_its_people_their_place(roo
     found, _, left_out = enrol("\n".join(["First name,Last name,Email address", *rows]))
     assert [one.first_name for one in found] == ["P3"] and set(people(room)) == {"ben@example.org"}
     assert len(left_out) == 3
-    assert sum("ada+x@example.org and ada-x@example.org would both be ada-x@example.org" in one for one in left_out) == 2
+    assert (
+        sum("ada+x@example.org and ada-x@example.org would both be ada-x@example.org" in one for one in left_out) == 2
+    )
 
 
 def test_no_text_in_roster_csv_is_a_formula_and_all_are_read_as_they_were(room, enrol):
