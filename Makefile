@@ -70,6 +70,7 @@ labs: $(READY)  ## regenerate labs/ from solutions/
 lock:  ## write the lock files from pyproject.toml (needs uv)
 	@$(LOCK) --all-extras --output-file requirements.lock
 	@$(LOCK) --constraint requirements.lock --output-file requirements-student.lock
+	@$(LOCK) --extra hub --constraint requirements.lock --output-file deploy/jupyterhub/requirements.lock
 
 test-versions: $(READY)  ## run every check on the lowest or the newest versions (WHICH=lowest, WHICH=newest)
 	@sh tests/versions.sh "$(WHICH)" $(PYTHON)

@@ -8,7 +8,7 @@ from traitlets.config import Application
 # Without this, nbgrader ignores a broken configuration with a warning, and runs students' code without the sandbox.
 Application.raise_config_file_errors = True
 
-from nbgrader.converters import Autograde, GenerateFeedback
+from nbgrader.converters import Autograde
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
@@ -20,12 +20,14 @@ from nbgrader.preprocessors import (
 
 from coursegrader import sanitizer
 from coursegrader.deadlines import LatePenalty
+from coursegrader.exchange import Collect
+from coursegrader.feedback import FeedbackPage
 from coursegrader.preprocessors import (
     DrawAnew,
     GradeInSandbox,
     SayAsHandedIn,
-    SayWhatHappened,
     ShowHintsOnly,
+    ShowMarks,
     ShowRawAsText,
     ShowWithinLimits,
 )
@@ -47,6 +49,9 @@ c.CourseDirectory.solution_directory = "solved"
 # A mark scheme stands in the cell of the question. Releases omit it; the formgrader shows it.
 c.ClearMarkScheme.enforce_metadata = False
 
+# From the exchange, take only what students may hand in, and follow none of their links.
+c.ExchangeFactory.collect = Collect
+
 # Check and repair submissions first.
 c.Autograde.exporter_class = ReadSubmission
 c.Autograde.pre_convert_hook = before_grading
@@ -66,17 +71,21 @@ c.Autograde.autograde_preprocessors = [GradeInSandbox, SaveAutoGrades, AssignLat
 c.LatePenalty.per_day = 0
 c.AssignLatePenalties.plugin_class = LatePenalty
 
+# The feedback is a page of the course's own, which needs no network.
+c.GenerateFeedback.exporter_class = FeedbackPage
 c.GenerateFeedback.preprocessors = [
-    *GenerateFeedback.preprocessors.default(),
+    ShowMarks,
     ClearHiddenTests,
     ClearMarkScheme,
     ShowHintsOnly,
-    SayWhatHappened,
+    ShowWithinLimits,
     DrawAnew,
 ]
+# What these steps make of a notebook is always a notebook. To check that after each takes longer than the page.
+c.FeedbackPage.optimistic_validation = True
 
-# Students' text must not run scripts in the browser of a reader of the formgrader or of feedback, nor stop the page
-# from being written. These are all the filters through which nbgrader's templates insert it. `markdown` already
+# Students' text must not run scripts in the browser of a reader of the formgrader, nor stop the page from being
+# written. These are all the filters through which nbgrader's templates insert it. `markdown` already
 # sanitises, so `strip_files_prefix` has nothing to do.
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
@@ -91,5 +100,5 @@ c.HTMLExporter.filters = {
 }
 c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 
-# Both pages load the course's own MathJax: nbconvert finds the template for their head on this path.
+# The formgrader loads the course's own MathJax: nbconvert finds the template for its head on this path.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

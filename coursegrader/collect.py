@@ -45,10 +45,11 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from coursegrader import GradingError
-from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected
+from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected, write_whole
 from coursegrader.people import Match, Person, match
 from coursegrader.submissions import (
     MAX_BYTES,
+    SECRET,
     check_timestamp,
     choose_notebook,
     instructor_notebook,
@@ -69,7 +70,9 @@ MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
+REFUSED = ".refused.txt"
 MOST_NOTES = 5  # of one kind for a student
+BESIDE = ("timestamp.txt", SECRET)  # files that are taken with a notebook
 # The last of Moodle's marks ends the student's name; students choose their name and that of the file
 MARK = "_assignsubmission_"
 MOODLE = re.compile(rf"(?P<student>[^/]+){MARK}[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
@@ -93,11 +96,14 @@ class Collected:
         The student's notebook in ``submitted/``; None if nothing was collected.
     notes : list of str
         Sentences for the instructor: what is unusual about the submission, or why it was not collected.
+    refused : str or None
+        Why the student's files cannot be graded, in words for the student.
     """
 
     student: str
     path: Path | None
     notes: list[str] = field(default_factory=list)
+    refused: str | None = None
 
 
 class _Unusable(Exception):
@@ -178,25 +184,61 @@ def collect(
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
         ids = {one.lms_user_id for one in people if one.lms_user_id}
         classes = [_by_student(_files(path, opened), lab, labs, ids) for path in files]
-        found = _matched(classes, list(people), lab, root)
-        names = {student: one.person.student if one.person else student for student, one in found.items()}
-        alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
-        collected, numbers = [], {}
-        try:
-            for students in classes:
-                for student in sorted(students):
-                    name, matched = names.get(student, student), found.get(student, Match())
-                    if name in alike:
-                        collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
-                        continue
-                    one = _collect_student(name, students[student], lab, source, root)
-                    notes = [*filter(None, [matched.note]), *one.notes]
-                    collected.append(replace(one, notes=notes))
-                    if matched.person and matched.number and one.path:
-                        numbers[name] = matched.number
-        finally:
-            keep(numbers)
-        return collected
+        return _collect_classes(classes, lab, source, root, people, keep)
+
+
+def collect_folders(lab: str, folders: dict[str, Path], root: Path, people: Sequence[Person] = ()) -> list[Collected]:
+    """Collect the submissions of a lab from a folder for each student, of which only the files at the top are taken.
+
+    Parameters
+    ----------
+    lab : str
+    folders : dict of str to pathlib.Path
+        By student.
+    root : pathlib.Path
+        The course folder.
+    people : sequence of Person
+        The roster.
+
+    Returns
+    -------
+    list of Collected
+        The students by name.
+
+    Raises
+    ------
+    GradingError
+        If there is no such lab.
+    """
+    source = instructor_notebook(root, lab)
+    students = {}
+    for student, folder in folders.items():
+        files = [file for file in _files_of_folder(folder) if "/" not in file.path and not _is_ignored(file.path)]
+        students[student] = [_HandedIn(file.path, file) for file in files]
+    return _collect_classes([students], lab, source, root, people, lambda numbers: None)
+
+
+def _collect_classes(classes, lab, source, root, people, keep):
+    """Collect the files of each student in each class."""
+    found = _matched(classes, list(people), lab, root)
+    names = {student: one.person.student if one.person else student for student, one in found.items()}
+    alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
+    collected, numbers = [], {}
+    try:
+        for students in classes:
+            for student in sorted(students):
+                name, matched = names.get(student, student), found.get(student, Match())
+                if name in alike:
+                    collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
+                    continue
+                one = _collect_student(name, students[student], lab, source, root)
+                notes = [*filter(None, [matched.note]), *one.notes]
+                collected.append(replace(one, notes=notes))
+                if matched.person and matched.number and one.path:
+                    numbers[name] = matched.number
+    finally:
+        keep(numbers)
+    return collected
 
 
 def _matched(classes, people, lab, root):
@@ -524,7 +566,7 @@ def _collect_student(student, handed_in, lab, source, root):
             new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
             path = _put(new, date, name, lab, root, notes)
     except _Unusable as error:
-        return Collected(name, None, [*notes, f"Not collected: {error}."])
+        return Collected(name, None, [*notes, f"Not collected: {error}."], f"{error}.")
     except OSError as error:
         if error.errno in NO_ROOM:
             raise CannotWrite(f"{name} cannot be written to {root} ({error.strerror}): {MAKE_ROOM}") from None
@@ -533,6 +575,22 @@ def _collect_student(student, handed_in, lab, source, root):
     except Exception as error:
         return Collected(name, None, [*notes, f"Not collected: {unexpected(error, f'collect {name}', root)}."])
     return Collected(name, path, notes)
+
+
+def refusals(lab: str, root: Path) -> dict[str, str]:
+    """Return why files could not be collected for a lab, by student, unless later ones were."""
+    paths = (root / "submitted").glob(f"*/{lab}{REFUSED}")
+    return {path.parent.name: path.read_text("utf-8").strip() for path in paths}
+
+
+def keep_refusals(collected: list[Collected], lab: str, root: Path) -> None:
+    """Write why files could not be collected, for the students' feedback, and forget it where files now were."""
+    for one in collected:
+        path = root / "submitted" / one.student / f"{lab}{REFUSED}"
+        if one.refused:
+            write_whole(path, f"{one.refused}\n", errors="replace")
+        elif one.path:
+            path.unlink(missing_ok=True)
 
 
 def _prepared(handed_in, folder, lab, source, budget, notes):
@@ -557,15 +615,15 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     if not date:
         notes.append("The date of the file cannot be right; it counts as older than any other.")
     os.utime(new / f"{lab}.ipynb", (date, date))
-    beside = str(PurePosixPath(one.name).with_name("timestamp.txt"))
+    beside = {str(PurePosixPath(one.name).with_name(name)): name for name in BESIDE}
     for other in handed_in:
-        if other.name == beside and not other.by_lms:
+        if other.name in beside and not other.by_lms:
             try:
-                _unpack(other.file, new / "timestamp.txt", MAX_BYTES, budget)
+                _unpack(other.file, new / beside[other.name], MAX_BYTES, budget)
             except _Unusable as error:
                 notes.append(f"Left out {shown(other.name)}: {error}.")
     notes += filter(None, [check_timestamp(new)])
-    return new, _date_of(new)
+    return new, date_of(new)
 
 
 def _first_of(notes):
@@ -665,7 +723,7 @@ def _put(new, date, student, lab, root, notes):
             and filecmp.cmp(notebook, new / notebook.name, shallow=False)
         ):
             return notebook
-        if date <= (present := _date_of(place)):
+        if date <= (present := date_of(place)):
             notes.append(
                 f"Not taken: it is of {_written(date)}, and the one collected before is of {_written(present)}."
             )
@@ -692,7 +750,7 @@ def _keep(student, lab, root, date):
     return kept
 
 
-def _date_of(folder):
+def date_of(folder):
     """Return when a submission was handed in, or else the date of its newest notebook, in seconds since 1970.
 
     An impossible date counts as 0, so that any later submission replaces this one.

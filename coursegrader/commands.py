@@ -23,7 +23,7 @@ For instructors, a lab's way through a term:
   mlcourse collect lab-01-toy-regression class.zip   put what they hand in where it is graded
   mlcourse grade lab-01-toy-regression               grade it
   mlcourse report lab-01-toy-regression              see how the class did
-  jupyter lab                                        mark the written answers in the formgrader
+  mlcourse mark lab-01-toy-regression                mark the written answers
   mlcourse feedback lab-01-toy-regression            write a page for each student
   mlcourse export                                    write the grades as a table
   mlcourse report --all                              see all labs of the term
@@ -102,6 +102,11 @@ def add_commands(command):
     one = command("report", in_course(report), says, "mlcourse report lab-01-toy-regression")
     one.add_argument("lab", metavar="LAB", nargs="?", help="the name of the lab")
     one.add_argument("--all", action="store_true", help="write a page about all labs for which anything was handed in")
+
+    says, example = "mark a written answer of the whole class on one page", "mlcourse mark lab-01-toy-regression"
+    one = for_lab("mark", mark, says, example)
+    one.add_argument("answer", metavar="ANSWER", nargs="?", help="the written answer, if the lab has several")
+    one.add_argument("--port", type=whole_number, default=0, metavar="N", help="the port (default: a free one)")
 
     says, example = "write a page for each student", "mlcourse feedback lab-01-toy-regression --archive feedback.zip"
     one = for_lab("feedback", feedback, says, example)
@@ -202,7 +207,7 @@ def people_of(options):
 
 def collect(options):
     """Collect the submissions of a class, and print notes on them."""
-    from coursegrader.collect import collect
+    from coursegrader.collect import collect, keep_refusals
     from coursegrader.roster import keep_numbers
     from coursegrader.submissions import shown
     from coursegrader.worksheet import write_times
@@ -210,6 +215,7 @@ def collect(options):
     lab, people = known(options), people_of(options)
     keep = partial(keep_numbers, people, lab, root=options.root)
     collected = collect(lab, options.files, options.root, people, keep)
+    keep_refusals(collected, lab, options.root)
     for one in collected:
         for note in one.notes:
             print(f"{shown(one.student)}: {note}")
@@ -338,12 +344,23 @@ def name_the_ungraded(options):
         )
 
 
+def mark(options):
+    """Serve the page on which a written answer of the class is marked, until Ctrl-C."""
+    from coursegrader.labs import nbgrader_config
+    from coursegrader.mark import serve
+
+    def started(address):
+        print(f"Open {address}\nPress Ctrl-C here when you are done: what you typed is stored.", flush=True)
+
+    serve(known(options), options.root, options.answer, nbgrader_config(options.root), options.port, started)
+
+
 def feedback(options):
     """Write a page for each student, and return 1 if a page could not be written."""
-    from nbgrader.apps.api import NbGraderAPI
-
+    from coursegrader.collect import refusals
     from coursegrader.deadlines import apply_deadlines
-    from coursegrader.files import NO_ROOM, one_at_a_time, written_down
+    from coursegrader.feedback import refusal_page, write_pages
+    from coursegrader.files import NO_ROOM, one_at_a_time, write_whole, written_down
     from coursegrader.grade import IN_USE, LOCKED, gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.scores import automatic_points
@@ -352,16 +369,24 @@ def feedback(options):
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
+    people = people_of(options)
     # Submissions graded after the feedback get a new draw
     with one_at_a_time(root):
         with gradebook_of(config) as gradebook:
             apply_deadlines(gradebook, root, config)
             say_unknown(options, gradebook)
-        result = NbGraderAPI(config=config).generate_feedback(lab, force=True)
-    with gradebook_of(config) as gradebook:
-        graded = sorted(automatic_points(lab, gradebook))
+            graded = sorted(automatic_points(lab, gradebook))
+            maximum = gradebook.find_assignment(lab).max_score
+        refused = {student: why for student, why in refusals(lab, root).items() if student not in graded}
+        if not graded and not refused:
+            raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
+        result = write_pages(lab, root, graded)
+        names = {one.student: one.name for one in people}
+        for student, why in refused.items():
+            text = refusal_page(lab, root, names.get(student, student), maximum, why)
+            write_whole(root / "feedback" / student / lab / f"{lab}.html", text)
     # nbgrader writes no page if it fails on a student, and keeps an old page if there is no notebook
-    pages = {student: root / "feedback" / student / lab / f"{lab}.html" for student in graded}
+    pages = {student: root / "feedback" / student / lab / f"{lab}.html" for student in [*graded, *refused]}
     notebooks = {student: f"autograded/{student}/{lab}/{lab}.ipynb" for student in graded}
     missed = [one for one in graded if not (pages[one].exists() and (root / notebooks[one]).exists())]
     if not result["success"]:
@@ -379,7 +404,7 @@ def feedback(options):
     print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
     if options.archive:
         written = {student: page for student, page in pages.items() if student not in missed}
-        for student in write_archive(options.archive, lab, written, people_of(options)):
+        for student in write_archive(options.archive, lab, written, people):
             print(f"{shown(student)}: not in the archive, since no archive of Moodle gave a number of theirs.")
         print(f"Written: {options.archive}")
     name_the_ungraded(options)

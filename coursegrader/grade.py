@@ -34,16 +34,18 @@ from coursegrader.files import (
 from coursegrader.labs import cells_that_differ, nbgrader_config
 from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
-from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
+from coursegrader.result_cache import Index, ResultCache, answers_of, cells_of, write_outputs
 from coursegrader.roster import handed_in_nothing, read_roster
 from coursegrader.scores import automatic_points, read_autograded
 from coursegrader.secret import secret_of
 from coursegrader.submissions import (
+    SECRET,
     check_timestamp,
     find_notebook,
     instructor_notebook,
     is_text,
     left_out,
+    read_secret,
     read_submission,
     release_of,
     shown,
@@ -52,6 +54,7 @@ from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
 LOCKED = "database is locked"  # SQLite's message
 IN_USE = "another program uses the gradebook: wait until it is done, or close it, then run the same command again"
+REOPENED = "{} was marked by hand, and the answer has changed since: mark it again; until then it keeps {:g} points."
 WAITING = 4  # notebooks queued for each worker: enough to keep it busy, few enough to keep memory flat
 
 
@@ -90,6 +93,7 @@ class Prepared:
     mark: dict
     words: tuple[int, ...]
     timestamp: str | None
+    secret: str | None
     notes: list[str]
 
 
@@ -342,10 +346,11 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
     met = {"draw": mark["draw"], "handed_in": mark["handed_in"]}
     notebook.metadata["mlcourse"] = nbformat.from_dict({"repairs": repairs, "refused": refused, **met})
     notes += [f"Refused: {refused}"] if refused else []
+    timestamp = None
     with contextlib.suppress(OSError):
         timestamp = (folder / "timestamp.txt").read_text("utf-8")
-        return Prepared(student, notebook, cells_of(notebook, source), mark, words, timestamp, notes)
-    return Prepared(student, notebook, cells_of(notebook, source), mark, words, None, notes)
+    cells = cells_of(notebook, source)
+    return Prepared(student, notebook, cells, mark, words, timestamp, read_secret(folder), notes)
 
 
 class Recorder:
@@ -382,14 +387,17 @@ class Recorder:
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"
 
     def __call__(self, prepared, result):
+        # Before the notebook is replaced, from which it may be read
+        before = self.index.answers(prepared.student, self.automatic.get(prepared.student))
         write_outputs(prepared.notebook, result)
         for cell in prepared.notebook.cells:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader["checksum"] = self.checksums.get(cell.metadata.nbgrader["grade_id"])
         write_whole(self.path(prepared.student), nbformat.writes(prepared.notebook) + "\n")
-        if prepared.timestamp is not None:
-            write_whole(self.path(prepared.student).with_name("timestamp.txt"), prepared.timestamp)
-        entry = Entry.of(prepared)
+        for name, text in [("timestamp.txt", prepared.timestamp), (SECRET, prepared.secret)]:
+            if text is not None:
+                write_whole(self.path(prepared.student).with_name(name), text)
+        entry = Entry.of(prepared, before)
         try:
             self.enter(entry)
         except Exception as error:
@@ -406,11 +414,13 @@ class Recorder:
                 self.waiting.append(one)
             raise
         self.waiting.append(entry)
+        prepared.notes += [REOPENED.format(name, points) for name, points in entry.reopened.items()]
         if len(self.waiting) >= 20:
             self.commit()
 
     def enter(self, entry):
-        """Put the points of a submission into the gradebook."""
+        """Put the points of a submission into the gradebook, and reopen what a person marked if the answer changed."""
+        entry.reopened.clear()
         if entry.student not in self.students:
             self.gradebook.update_or_create_student(entry.student)
             self.students.add(entry.student)
@@ -423,7 +433,11 @@ class Recorder:
         for grade in recorded.grades:
             if grade.name in entry.scores:
                 grade.auto_score = entry.scores[grade.name]
-                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+                if grade.manual_score is None:
+                    grade.needs_manual_grade = grade.auto_score is None
+                elif grade.name in entry.changed and not grade.needs_manual_grade:
+                    grade.needs_manual_grade = True
+                    entry.reopened[grade.name] = grade.manual_score
         for comment in recorded.comments:
             if comment.name in entry.comments:
                 comment.auto_comment = entry.comments[comment.name]
@@ -438,16 +452,23 @@ class Recorder:
 
 @dataclass
 class Entry:
-    """What the gradebook records of a submission; it is entered again after a rollback."""
+    """What the gradebook records of a submission; it is entered again after a rollback.
+
+    `answers` are those of `answers_of`, and `changed` names the cells in which they are not what was graded before.
+    `reopened` has the points of the marks that are to be given again.
+    """
 
     student: str
     timestamp: str | None
     mark: dict
     scores: dict[str, float | None]
     comments: dict[str, str | None]
+    answers: dict[str, str] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    reopened: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, prepared):
+    def of(cls, prepared, before):
         entry = cls(prepared.student, prepared.timestamp, prepared.mark, {}, {})
         for cell in prepared.notebook.cells:
             if is_grade(cell):
@@ -455,6 +476,8 @@ class Entry:
             if is_solution(cell):
                 unchanged = cell.metadata.nbgrader.checksum == compute_checksum(cell)
                 entry.comments[cell.metadata.nbgrader.grade_id] = "No response." if unchanged else None
+        entry.answers = answers_of(prepared.notebook, entry.scores)
+        entry.changed = {name for name, answer in entry.answers.items() if before.get(name) != answer}
         return entry
 
 

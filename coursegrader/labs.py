@@ -34,7 +34,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from coursegrader import GradingError
-from mlcourse.setup_cell import setup_cell
+from mlcourse.setup_cell import FOLDED, setup_cell
 from mlcourse.student.notebooks import HAND_IN
 from mlcourse.student.submit import FOLDER, where_to_hand_in
 
@@ -45,14 +45,15 @@ LEAST = 20  # a line with fewer visible characters is not recognised as secret
 GRADER_KEYS = {"grade_id", "solution", "points"}
 LAST_CELL = """## Before you hand in
 
-Choose *Kernel → Restart Kernel and Run All Cells* once more, read every message, and save the notebook. Then type in a
-terminal, in the folder of the course (and `.venv/bin/mlcourse` in the place of `mlcourse` if you use `make lab`),
+Choose *Kernel → Restart Kernel and Run All Cells* once more, read every message, and save the notebook. Then press the
+button *Hand in* above the notebook, or type in a terminal, in the folder of the course (and `.venv/bin/mlcourse` in the
+place of `mlcourse` if you use `make lab`),
 
 ```sh
 mlcourse submit {lab}
 ```
 
-It says what is still open, and writes the file to hand in, `{file}`. {where}"""
+Either says what is still open, and writes the file to hand in, `{file}`. {where}"""
 
 
 class LabError(GradingError):
@@ -177,6 +178,8 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
         for cell in notebook.cells:
             if _raises_until_solved(cell):
                 cell.metadata.setdefault("tags", []).append("raises-exception")
+            if cell.cell_type == "code" and _is_graded(cell):
+                cell.metadata |= nbformat.from_dict(FOLDED)
         source = nbformat.read(root / "source" / name / path.name, as_version=4)
         secrets = {line for region in REGIONS for line in secret_lines(source, region)}
         if found := leaks(secrets, "\n".join(cell.source for cell in notebook.cells)):

@@ -3,12 +3,11 @@
 import atexit
 import dataclasses
 import functools
-import re
 import textwrap
 from pathlib import Path
 
 from nbconvert.filters import strip_ansi
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade
@@ -97,6 +96,35 @@ def the_worker(sandbox, limits):
     return worker
 
 
+class ShowMarks(NbGraderPreprocessor):
+    """Put points and comments of the gradebook into a notebook, like nbgrader's `GetGrades`, with few queries.
+
+    Each graded cell also says whether it waits for a person to mark it, and the resources have the student's name.
+    """
+
+    def preprocess(self, nb, resources):
+        about = resources["nbgrader"]
+        with Gradebook(about["db_url"]) as gradebook:
+            notebook = gradebook.find_submission_notebook(about["notebook"], about["assignment"], about["student"])
+            # Each name of a grade or a comment would be one more query
+            cells = [*notebook.notebook.grade_cells, *notebook.notebook.solution_cells, *notebook.notebook.task_cells]
+            names = {cell.id: cell.name for cell in cells}
+            grades = {names[one.cell_id]: one for one in notebook.grades}
+            comments = {names[one.cell_id]: one.comment for one in notebook.comments}
+            for cell in (cell for cell in nb.cells if "nbgrader" in cell.metadata):
+                grader = cell.metadata.nbgrader
+                if grade := grades.get(grader.grade_id):
+                    grader |= {"score": grade.score, "points": grade.max_score, "waiting": grade.needs_manual_grade}
+                grader["comment"] = comments.get(grader.grade_id)
+            penalty = notebook.late_submission_penalty or 0
+            about |= {"score": notebook.score - penalty, "max_score": notebook.max_score}
+            root = course_folder(self.config)
+            about["late"] = lateness(notebook, notebook.score, read_deadlines(root), root, self.config).sentence()
+            student = notebook.student
+            about["name"] = f"{student.first_name or ''} {student.last_name or ''}".strip() or student.id
+        return nb, resources
+
+
 class ShowHintsOnly(NbGraderPreprocessor):
     """Reduce the output of a failed test to its hint, so that feedback shows no line of a hidden test."""
 
@@ -117,31 +145,6 @@ class DrawAnew(NbGraderPreprocessor):
         if isinstance(draw, int):
             secret_of(self.config).shown(resources["nbgrader"]["assignment"], draw)
         return nb, resources
-
-
-class SayWhatHappened(NbGraderPreprocessor):
-    """Say on the feedback page what was repaired in a notebook, why it was refused or stopped, and that it was late."""
-
-    def preprocess(self, nb, resources):
-        happened = nb.metadata.get("mlcourse", {})
-        sentences = [*happened.get("repairs", [])]
-        if happened.get("refused"):
-            sentences.append(f"This notebook could not be graded: {happened['refused']}")
-        if happened.get("stopped"):
-            sentences.append(f"From one cell on, nothing was run, since {happened['stopped']}.")
-        if late := self.lateness(resources["nbgrader"]):
-            sentences.append(late)
-        if sentences:
-            items = "\n".join(f"- {one_line(sentence)}" for sentence in sentences)
-            nb.cells.insert(0, new_markdown_cell(f"**Before you read on**\n\n{items}"))
-        return nb, resources
-
-    def lateness(self, names):
-        """Return a sentence if the submission was late."""
-        root = course_folder(self.config)
-        with Gradebook(names["db_url"]) as gradebook:
-            notebook = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
-            return lateness(notebook, notebook.score, read_deadlines(root), root, self.config).sentence()
 
 
 class SayAsHandedIn(NbGraderPreprocessor):
@@ -199,9 +202,3 @@ class ShowRawAsText(NbGraderPreprocessor):
         if cell.cell_type == "raw":
             cell.cell_type, cell.source = "markdown", textwrap.indent(cell.source, " " * 4, lambda line: True)
         return cell, resources
-
-
-def one_line(sentence):
-    """Escape a sentence for Markdown: it may contain the name of a student's file."""
-    text = re.sub(r"([`*_{}\[\]<>#|$])|(\\+)", lambda found: f"\\{found[1]}" if found[1] else f"`{found[2]}`", sentence)
-    return " ".join(text.split())

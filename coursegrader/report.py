@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from coursegrader import GradingError, sanitizer
 from coursegrader.deadlines import count, moment, points
 from coursegrader.files import write_whole
 from coursegrader.people import Person
-from coursegrader.scores import joined, read_autograded, read_scores
+from coursegrader.scores import joined, notebook_cells, read_autograded, read_scores, sections
 from coursegrader.similarity import SimilarPairs, similar_pairs
 from coursegrader.standing import Standing, classes, labs_handed_in
 from coursegrader.submissions import shown
@@ -204,34 +203,19 @@ def item_analysis(points: pd.DataFrame, max_points: pd.Series) -> pd.DataFrame:
 def _marks(lab, root, gradebook):
     """Return the title of a lab, every mark with its exercise, in the order of the lab, and the exercises' titles."""
     marks = read_scores(lab, gradebook)
-    title, sections = _sections(lab, root)
+    title, headings = sections(lab, root)
     marks["exercise"] = marks.grade_id.str.replace(r"-\d+$", "", regex=True)
-    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(sections)})
+    marks["place"] = marks.grade_id.map({grade_id: at for at, grade_id in enumerate(headings)})
     marks = marks.sort_values(["student", "place", "grade_id"])
-    titles = {name: sections.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
+    titles = {name: headings.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
     return title, marks, titles
-
-
-def _sections(lab, root):
-    """Return the title of a lab, and the section title of each graded cell, in order."""
-    title, section, sections = lab, None, {}
-    for cell in _cells(root / "source" / lab / f"{lab}.ipynb") or _cells(root / "labs" / lab / f"{lab}.ipynb"):
-        source, grader = joined(cell["source"]), cell["metadata"].get("nbgrader", {})
-        if cell["cell_type"] == "markdown" and not grader.get("solution"):
-            for heading in re.findall(r"^# (.+)", source, re.MULTILINE):
-                title = heading
-            for heading in re.findall(r"^## (.+)", source, re.MULTILINE):
-                section = heading
-        if section and grader.get("grade_id"):
-            sections[grader["grade_id"]] = section
-    return title, sections
 
 
 def _stub(lab, root):
     """Return the released code of every cell that a student fills in, by grade_id."""
     return {
         cell["metadata"]["nbgrader"]["grade_id"]: joined(cell["source"])
-        for cell in _cells(root / "labs" / lab / f"{lab}.ipynb")
+        for cell in notebook_cells(root / "labs" / lab / f"{lab}.ipynb")
         if cell["cell_type"] == "code" and cell["metadata"].get("nbgrader", {}).get("solution")
     }
 
@@ -240,16 +224,9 @@ def _model(lab, root):
     """Return the model solution of every cell that a student fills in, by grade_id."""
     return {
         cell["metadata"]["nbgrader"]["grade_id"]: joined(cell["source"])
-        for cell in _cells(root / "source" / lab / f"{lab}.ipynb")
+        for cell in notebook_cells(root / "source" / lab / f"{lab}.ipynb")
         if cell["cell_type"] == "code" and cell["metadata"].get("nbgrader", {}).get("solution")
     }
-
-
-def _cells(path):
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
-    except (OSError, ValueError, TypeError, KeyError):
-        raise GradingError(f"{path} cannot be read as a notebook: make it again with `make labs`") from None
 
 
 def _automatic(marks):

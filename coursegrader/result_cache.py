@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nbformat import NotebookNode, from_dict, writes
+from nbformat import NotebookNode, from_dict, read, writes
 from nbgrader.utils import is_grade, is_solution
 
 from coursegrader.files import kind_of, read_ordinary, write_whole
@@ -61,6 +61,22 @@ def write_outputs(notebook: NotebookNode, result: dict) -> None:
             cell.execution_count = number
     notebook.metadata.setdefault("mlcourse", {})
     notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
+
+
+def answers_of(notebook: NotebookNode, scores: dict[str, float | None]) -> dict[str, str]:
+    """Return a hash of what a person marks in each graded cell, by grade_id.
+
+    It is of the text and the pictures of a written answer, or of all answers in code and the result of a test.
+    """
+    found, written = {}, [cell for cell in notebook.cells if is_solution(cell)]
+    code = [cell.source for cell in written if cell.cell_type == "code"]
+    for cell in filter(is_grade, notebook.cells):
+        name = cell.metadata.nbgrader.grade_id
+        score = scores.get(name)
+        of_test = [code, None if score is None else float(score)]
+        marked = [cell.source, cell.get("attachments")] if is_solution(cell) else of_test
+        found[name] = hashlib.sha256(json.dumps(marked, sort_keys=True).encode()).hexdigest()
+    return found
 
 
 class ResultCache:
@@ -144,7 +160,8 @@ class Index:
     """The submissions that have been graded, with their marks: what the grading depends on.
 
     A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
-    The index also holds the points in the gradebook, since somebody may restore an older gradebook.
+    The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash of
+    each answer, since what a person has marked is marked again only if it changed.
 
     Parameters
     ----------
@@ -180,10 +197,22 @@ class Index:
 
     def holds(self, student, mark, automatic):
         """Return whether a submission was graded with this mark, and its points are in the gradebook."""
-        return automatic is not None and self.entries.get(student) == {**mark, "points": automatic}
+        entry = {name: value for name, value in self.entries.get(student, {}).items() if name != "answers"}
+        return automatic is not None and entry == {**mark, "points": automatic}
+
+    def answers(self, student, automatic):
+        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index."""
+        entry = self.entries.get(student, {})
+        if "answers" in entry:
+            # Marks in an older gradebook may be of other answers
+            return entry["answers"] if entry["points"] == automatic else {}
+        with contextlib.suppress(Exception):  # the notebook may be missing or damaged
+            path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
+            return answers_of(read(path, as_version=4), automatic or {})
+        return {}
 
     def __setitem__(self, student, entry):
-        self.entries[student] = {**entry.mark, "points": entry.scores}
+        self.entries[student] = {**entry.mark, "points": entry.scores, "answers": entry.answers}
 
     def write(self):
         write_whole(self.path, json.dumps(self.entries))

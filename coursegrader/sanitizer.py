@@ -2,7 +2,7 @@ r"""Turn what students write and print into HTML that is safe to open.
 
 The HTML makes no requests, uses no class, style or name of the page around it, and links only to other sites. The time
 is proportional to the length of the text: text that would take longer is simplified. No text makes it fail. Formulas
-stay as they are, for MathJax.
+stay as they are, for MathJax, or become MathML.
 """
 
 import base64
@@ -13,8 +13,9 @@ import html
 import importlib.util
 import math
 import re
+import secrets
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
@@ -39,6 +40,8 @@ LAZY_LINES = 10  # of a quote in Markdown that do not begin with `>`: it ends wi
 NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each row is extended to the length of the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
+FORMULA_CHARACTERS = 20_000  # of all formulas of a page that become MathML, as in formulas.js
+FORMULA_OVERHEAD = 40  # characters that each formula counts besides its own
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 LINK_CHARACTERS = 2000
@@ -277,26 +280,36 @@ def _is_picture(address):
 
 
 def rendered(
-    text: str, attachments: Mapping[str, Mapping[str, str]] | None = None, left: dict[str, int] | None = None
+    text: str,
+    attachments: Mapping[str, Mapping[str, str]] | None = None,
+    left: dict[str, int] | None = None,
+    formula: Callable[[str, bool], str] | None = None,
 ) -> str:
-    r"""Return the cleaned HTML of a text in Markdown, with its formulas as they were written.
+    r"""Return the cleaned HTML of a text in Markdown.
 
-    Formulas are between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. A text that is too long is cut
-    off. `left` holds the number of cells that tables may still have, and is updated.
+    Formulas are between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. They stay as they were written,
+    unless `formula` returns their safe HTML, from the formula and whether it stands alone. A text that is too long is
+    cut off. `left` holds the number of cells that tables may still have, and of characters of formulas that become
+    HTML, and is updated.
     """
-    left = {"table cells": TABLE_CELLS} if left is None else left
+    left = {} if left is None else left
+    left.setdefault("table cells", TABLE_CELLS)
+    left.setdefault("formulas", FORMULA_CHARACTERS)
     text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
+    # Nobody can write the words that stand for the formulas until the rest is clean
+    env = {"left": left, "ends": {}, "formulas": [] if formula else None, "key": secrets.token_hex(16)}
     try:
-        page = _MARKDOWN.render(text, {"left": left, "ends": {}})
+        page = _MARKDOWN.render(text, env)
     except RecursionError:
-        page = f"<pre>{html.escape(text)}</pre>"
-    return clean(page, attachments)
+        return clean(f"<pre>{html.escape(text)}</pre>", attachments)
+    page = clean(page, attachments)
+    return re.sub(rf"{env['key']}-(\d+)-", lambda at: formula(*env["formulas"][int(at[1])]), page) if formula else page
 
 
 @pass_context
 def markdown(context, text: str) -> str:
     """Return the HTML of a text in Markdown in a cell: a filter of nbconvert's templates."""
-    left = context["resources"].setdefault("left", {"table cells": TABLE_CELLS})
+    left = context["resources"].setdefault("left", {})
     return rendered(text, context.get("cell", {}).get("attachments", {}), left)
 
 
@@ -426,8 +439,16 @@ def _rule(ruler, name):
 
 
 def _write_formula(renderer, tokens, at, options, env):
-    formula = html.escape(tokens[at].content, quote=False)
-    return formula if tokens[at].type == "formula" else f"<p>{formula}</p>\n"
+    content, alone = tokens[at].content, tokens[at].type == "formula_block"
+    formula = html.escape(content, quote=False)
+    if env["formulas"] is not None:
+        env["left"]["formulas"] -= len(content) + FORMULA_OVERHEAD
+        if content == r"\$":
+            formula = "$"
+        elif env["left"]["formulas"] > 0:
+            env["formulas"].append((content, alone))
+            formula = f"{env['key']}-{len(env['formulas']) - 1}-"
+    return f"<p>{formula}</p>\n" if alone else formula
 
 
 _MARKDOWN = _markdown()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,6 +143,44 @@ def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
         elif grader.get("grade") and (hint := _hint(cell)):
             autograded.hints[grade_id] = hint
     return autograded
+
+
+def sections(lab: str, root: Path) -> tuple[str, dict[str, str]]:
+    """Return the title of a lab, and the title of the section of each cell with a grade_id, in order.
+
+    They are those of ``source/`` or else ``labs/`` below `root`; without both, the title is the lab's name.
+
+    Raises
+    ------
+    GradingError
+        If the notebook there cannot be read.
+    """
+    title, section, found = lab, None, {}
+    path = f"{lab}/{lab}.ipynb"
+    for cell in notebook_cells(root / "source" / path) or notebook_cells(root / "labs" / path):
+        source, grader = joined(cell["source"]), cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] == "markdown" and not grader.get("solution"):
+            for heading in re.findall(r"^# (.+)", source, re.MULTILINE):
+                title = heading
+            for heading in re.findall(r"^## (.+)", source, re.MULTILINE):
+                section = heading
+        if section and grader.get("grade_id"):
+            found[grader["grade_id"]] = section
+    return title, found
+
+
+def notebook_cells(path: Path) -> list[dict]:
+    """Return the cells of a notebook of the course, none if there is no such file.
+
+    Raises
+    ------
+    GradingError
+        If it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
+    except (OSError, ValueError, TypeError, KeyError):
+        raise GradingError(f"{path} cannot be read as a notebook: make it again with `make labs`") from None
 
 
 def one_line(text: str) -> str:

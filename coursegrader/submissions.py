@@ -39,6 +39,7 @@ MAX_PICTURES = 200  # in all cells
 MAX_TIMESTAMP_BYTES = 1000
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 DAY = 24 * 60 * 60
+SECRET = "submission_secret.txt"  # from nbgrader's exchange: the feedback is released under a hash of it
 UNREADABLE = ".unreadable"
 TYPES = ("code", "markdown", "raw")
 NO_CHARACTER = re.compile("[\0\ud800-\udfff]")  # invalid in Python source or in UTF-8
@@ -602,6 +603,15 @@ def read_timestamp(folder: Path) -> datetime | None:
         return date if len(text) < 100 and text.isprintable() and is_possible(date.timestamp()) else None
     except Exception:  # dateutil raises many kinds
         return None
+
+
+def read_secret(folder: Path) -> str | None:
+    """Return the text in a folder's ``submission_secret.txt``; None if nbgrader did not write it."""
+    try:
+        text = read_ordinary(folder / SECRET, MAX_TIMESTAMP_BYTES).decode("ascii")
+    except (OSError, AttributeError, UnicodeDecodeError):
+        return None
+    return text if re.fullmatch(r"[0-9a-f]{128}", text) else None
 
 
 def _set_aside(path):

@@ -14,9 +14,9 @@ where to look. A notebook shows only this sentence.
 
 A grader that runs answers in another process than the tests sets two variables. `_elsewhere` is an object with the
 methods ``without(borrowed, message)``, which acts on the process of the answers, and ``changed(thing)``, which says
-whether an answer changed its copy of an argument, and the list ``stopped`` of the cells that stopped, as
-`_stopped_cells` returns them. `_secret` is a tuple of integers that only the instructor knows; `rng` and `seed` mix them
-into the seeds of the tests.
+whether an answer changed its copy of an argument, and with the list ``stopped`` of the cells that stopped, the latest
+last, in the form of `_stopped_cells`. `_secret` is a tuple of integers that only the instructor knows; `rng` and `seed`
+mix them into the seeds of the tests.
 """
 
 import contextlib
@@ -62,8 +62,14 @@ class CheckFailed(AssertionError):
     """An answer differs from the expected one; the message is for the student."""
 
     def _render_traceback_(self):
-        """Show the sentence alone, not the lines of the test (IPython asks the exception for its traceback)."""
-        return textwrap.wrap(str(self), width=100, break_long_words=False, break_on_hyphens=False)
+        """Show the sentence alone, with the whole address in the book (IPython asks the exception for its traceback).
+
+        Terminals and notebooks make the address a link.
+        """
+        from mlcourse.book import SEE, address
+
+        sentence = SEE.sub(lambda see: f"See {address(see[1]) or see[1]} in the book.", str(self))
+        return textwrap.wrap(sentence, width=100, break_long_words=False, break_on_hyphens=False)
 
 
 @contextlib.contextmanager

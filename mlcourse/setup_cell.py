@@ -26,6 +26,9 @@ IMPORTED = (
     "mdit-py-plugins",
 )
 
+# The metadata of a cell whose code JupyterLab and Colab fold away; its output is shown
+FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
+
 # `mlcourse publish` writes this branch of the students' repository
 STUDENTS_BRANCH = "main"
 
@@ -77,8 +80,7 @@ def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
         folder=students.rsplit("/", 1)[1].removesuffix(".git"),
         packages=json.dumps([ranges[name] for name in IMPORTED]),
     )
-    metadata = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["set-up"]}
-    return nbformat.v4.new_code_cell(source, id="set-up", metadata=metadata)
+    return nbformat.v4.new_code_cell(source, id="set-up", metadata={**FOLDED, "tags": ["set-up"]})
 
 
 def students_repository(root: Path = ROOT) -> str:

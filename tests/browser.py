@@ -1,4 +1,4 @@
-"""Scripts with which tests inspect a page in a browser."""
+"""With what tests inspect a page in a browser."""
 
 # Load all lazy formulas and pictures, as before printing. Returns the pictures that failed.
 SHOW_ALL = """async () => {
@@ -19,3 +19,12 @@ CUT = """() => [...document.querySelectorAll("main *")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1 && !one.closest("mjx-container"))
   .filter((one) => ["hidden", "clip"].includes(getComputedStyle(one).overflowX) && one.checkVisibility())
   .map((one) => one.outerHTML.slice(0, 200))"""
+
+
+def wait_until_loaded(page):
+    """Wait until a page of the formgrader is loaded. Its security policy forbids `wait_for_function`."""
+    for _ in range(300):
+        if page.evaluate("Boolean(window.formgrader?.grades?.loaded && MathJax.loaded)"):
+            return
+        page.wait_for_timeout(100)
+    raise TimeoutError(page.url)

@@ -21,7 +21,16 @@ gc.set_threshold(100_000, 50, 100)
 
 
 # Files with few slow tests. They run first, so that the other cores do not wait for them at the end.
-LONG = ("test_printing", "test_labs", "test_jupyterlab", "test_formgrader", "test_grade", "test_hostile", "test_book")
+LONG = (
+    "test_hub",
+    "test_printing",
+    "test_labs",
+    "test_jupyterlab",
+    "test_formgrader",
+    "test_grade",
+    "test_hostile",
+    "test_book",
+)
 
 
 class LoadFileAndPart(LoadFileScheduling):

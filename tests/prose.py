@@ -12,7 +12,7 @@ OPTIONS = re.compile(r"\A---\n.*?^---\n|\A(?::[\w-]+:[^\n]*\n)*", re.M | re.S)
 WITHIN_PARAGRAPH = r"(?:[^{0}\n]|\n(?!\s*\n))*"
 NO_PROSE = re.compile(
     r"\A---\n.*?^---$"  # the front matter of a page
-    r"|<!--.*?-->|<style>.*?</style>|\{[%#].*?[%#]\}|<[^>\n]*>"
+    r"|<!--.*?-->|<style\b.*?</style>|<script\b.*?</script>|\{[%#].*?[%#]\}|<[^>\n]*>"
     r"|^```(?:\w+|\{math\}|\{bibliography\})\n.*?^```$|\$\$.*?\$\$"
     rf"|(?:\{{[\w:]+\}})?`{WITHIN_PARAGRAPH.format('`')}`|\${WITHIN_PARAGRAPH.format('$')}\$"
     r"|\]\([^)]*\)|^\([\w-]+\)=$|^:[\w-]+:.*?$|^(?::::*|```+)(?:\{[\w-]+\})?",  # targets, labels, options, directives

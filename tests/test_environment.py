@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import mlcourse
+from mlcourse.settings import setting
 from mlcourse.setup_cell import students_repository
 from paths import ROOT
 
@@ -55,10 +56,18 @@ def test_what_students_install_is_part_of_the_whole_and_builds_and_checks_nothin
     assert not names & {"sphinx", "jupyter-book", "playwright", "pytest", "ruff", "spylls", "axe-playwright-python"}
 
 
+def test_what_the_students_of_a_hub_get_is_what_students_install_and_the_hub():
+    files = ("requirements-student.lock", "deploy/jupyterhub/requirements.lock", "requirements.lock")
+    students, hub, everything = ({(name, version) for name, version, *_ in locked(file)} for file in files)
+    assert students <= hub <= everything
+    assert {one.name for one in map(Requirement, GROUPS["hub"])} <= {name for name, _ in hub}
+
+
 def test_no_file_names_the_address_of_a_package_index():
     for name in (
         "requirements.lock",
         "requirements-student.lock",
+        "deploy/jupyterhub/requirements.lock",
         "pyproject.toml",
         "environment.yml",
         "Makefile",
@@ -66,8 +75,11 @@ def test_no_file_names_the_address_of_a_package_index():
         ".ci/run",
         ".ci/setup",
     ):
-        text = (ROOT / name).read_text("utf-8").replace(students_repository(), "")
-        assert not re.search(r"https?://|--index|--find-links|--extra", text), name
+        text = (ROOT / name).read_text("utf-8")
+        for address in (students_repository(), setting("site", ROOT)):
+            text = text.replace(address, "")
+        assert not re.search(r"https?://|--index|--find-links|--extra-index", text), name
+    assert '"resolved"' not in (ROOT / "deploy" / "jupyterhub" / "package-lock.json").read_text("utf-8")
 
 
 def test_every_dependency_says_why_it_is_there_or_is_one_of_the_owner_s():

@@ -33,7 +33,7 @@ READS = {
     "tests/book": SITE,
     "tests/labs": (*GRADER, ".gitignore"),
     "tests/grading": (*GRADER, ".ci/setup", ".gitattributes", "*.cff", "LICENSE"),
-    "tests/browser": (*SITE, *GRADER, "Makefile"),
+    "tests/browser": (*SITE, *GRADER, "Makefile", "deploy/", ".ci/setup", ".gitattributes"),
     "tests": ("",),
 }
 # Quick test files in folders where most are slow
@@ -88,7 +88,7 @@ def matches(name, pattern):
 @functools.cache
 def key_of(unit):
     """Return a hash of the inputs of a unit, the platform and the installed programs."""
-    programs = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "bwrap")]
+    programs = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "bwrap", "npm")]
     machine = [platform.platform(), platform.python_version(), getattr(os, "geteuid", int)(), *programs]
     content = {name: hashes()[name] for name in inputs_of(unit)}
     return hashlib.sha256(json.dumps([machine, hash_of(unit[0]), content]).encode()).hexdigest()

@@ -39,7 +39,7 @@ def add_commands(command):
     one = command(
         "submit",
         submit,
-        "check a lab as Validate does, and write the file to hand in",
+        "check a lab, and write the file to hand in, as the buttons Validate and Hand in do",
         "mlcourse submit lab-01, or mlcourse submit 1 --check",
     )
     one.add_argument("lab", metavar="LAB", help="the lab: its name, its beginning or number, or a notebook's path")

@@ -15,8 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "python3"
-VALIDATE = "nbgrader.server_extensions.validate_assignment"
-BUTTON = "@jupyter/nbgrader"
+PLUGIN = Path(__file__).parent / "jupyter" / "labextensions" / "mlcourse"
 
 
 class Problem(Exception):
@@ -41,7 +40,7 @@ def run_doctor(root=ROOT):
         0 if all is well, otherwise 1.
     """
     problems = 0
-    checks = [check_python, check_packages, check_course, check_data, check_kernel, check_validate, check_writing]
+    checks = [check_python, check_packages, check_course, check_data, check_kernel, check_buttons, check_writing]
     for check in [*checks, *checks_of_other_packages()]:
         try:
             print("ok       " + check(root))
@@ -154,43 +153,27 @@ def check_kernel(root):
     return "a kernel that knows the course"
 
 
-def check_validate(root):
-    """Return that JupyterLab has the Validate button, if both of its halves are there and switched on."""
+def check_buttons(root):
+    """Return that JupyterLab shows the buttons above a lab, if they are there and switched on."""
     try:
-        from jupyter_core.paths import jupyter_config_path, jupyter_path
+        from jupyter_core.paths import jupyter_config_path
     except ImportError:
         raise Problem("Jupyter is missing", *install()) from None
     for package in ("jupyterlab", "nbgrader"):
         if installed(package) is None:
             raise Problem(f"{package} is missing", *install())
-    reinstall = python("-m pip install --force-reinstall --no-deps nbgrader=={}".format(installed("nbgrader")))
-    half = first_json(jupyter_path("labextensions"), BUTTON + "/package.json")
-    if half is None:
-        raise Problem("JupyterLab lacks the Validate button", reinstall)
-    if half.get("version") != installed("nbgrader"):
-        raise Problem("JupyterLab has the Validate button of nbgrader {}".format(half.get("version")), reinstall)
+    if not (PLUGIN / "package.json").is_file():
+        raise Problem("JupyterLab lacks the buttons above a lab", *restore("mlcourse"))
     disabled = {}
     for folder in reversed(jupyter_config_path()):
         disabled.update(
             as_mapping(first_json([folder], "labconfig/page_config.json", {}).get("disabledExtensions", {}))
         )
-    if any(disabled.get(name) for name in (BUTTON, BUTTON + ":validate-assignment")):
-        raise Problem("the Validate button is switched off", python(f"-m jupyter labextension enable {BUTTON}"))
-    enabled = {}
-    for folder in reversed(jupyter_config_path()):
-        for path in [
-            *sorted(Path(folder).glob("jupyter_server_config.d/*.json")),
-            Path(folder, "jupyter_server_config.json"),
-        ]:
-            enabled.update(first_json([folder], path, {}).get("ServerApp", {}).get("jpserver_extensions", {}))
-    if VALIDATE not in enabled:
-        raise Problem("Jupyter does not know what the Validate button calls", reinstall)
-    if not enabled[VALIDATE]:
+    if any(disabled.get(name) for name in (PLUGIN.name, PLUGIN.name + ":lab")):
         raise Problem(
-            "what the Validate button calls is switched off",
-            python(f"-m jupyter server extension enable {VALIDATE}"),
+            "the buttons above a lab are switched off", python(f"-m jupyter labextension enable {PLUGIN.name}")
         )
-    return "JupyterLab {} with the Validate button".format(installed("jupyterlab"))
+    return "JupyterLab {} with the buttons above a lab".format(installed("jupyterlab"))
 
 
 def check_writing(root):

@@ -2,8 +2,8 @@
 
 The page, ``labs/start.md``, is written from the student's own notebooks as they were saved last: when JupyterLab
 starts, and again whenever it saves a lab. The settings in the folder ``jupyter`` beside this file hold for that
-JupyterLab alone: the start page comes first, texts are shown and not edited, of nbgrader there is just the button
-Validate, and nothing is fetched from another host.
+JupyterLab alone: the start page comes first, texts are shown and not edited, the course's buttons stand above a lab
+(`mlcourse.student.server` answers them), nothing of nbgrader is shown, and nothing is fetched from another host.
 
 The labs' texts are plain CommonMark with equations, which JupyterLab shows by itself. MyST directives would need
 jupyterlab_myst, whose last release, 2.7.0, is refused by the JupyterLab of today.
@@ -29,17 +29,18 @@ START = """# Your labs
 |---|---|---|---|---|
 {rows}
 
-**How a lab works.** Replace each `raise NotImplementedError()` with your answer, run the cell, then the checks below \
-it. A check that fails says what is wrong and where to read. The button *Validate* above a lab runs all of it and \
-lists the checks that fail.
+**How a lab works.** Replace each `raise NotImplementedError()` with your answer, and press *Check exercise*, which \
+runs the answer and the checks below it. A check that fails says what is wrong and where to read. The button \
+*Validate* above a lab runs all of it and says for each exercise what is still open. A lab that you have begun opens \
+at the first exercise that is open.
 
-**Handing in.** Save the lab, and type `{submit}` in a terminal, with the name or the number of the lab. It says what \
-is still open, and writes the file to hand in into the folder `hand-in`. {where}
+**Handing in.** Press *Hand in* above the lab, or type `{submit}` in a terminal, with the name or the number of the \
+lab. Either says what is still open, and writes the file to hand in into the folder `hand-in`. {where}
 
 **In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
 `{doctor}` says what is wrong with your installation.
 
-*This page is written anew whenever you save a lab: close it and open it again from the list of files.*
+*This page is written anew whenever you save a lab.*
 """
 
 
@@ -90,8 +91,9 @@ def open_lab(root, options):
         If the page cannot be written.
     """
     write_page(root / "labs")
-    paths = [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")]
-    environment = {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
+    environment = dict(os.environ)
+    for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
+        environment[name] = os.pathsep.join(filter(None, [str(SETTINGS), os.environ.get(name)]))
     command = [sys.executable, "-m", "jupyterlab", *options]
     if os.name == "nt":  # there, a process that replaces itself lets go of the terminal
         import subprocess

@@ -1,6 +1,6 @@
 """Check a lab before it is handed in, and write the one file to hand in.
 
-The notebook runs as the button *Validate* runs it: from the top, in a fresh kernel, by nbgrader. What is handed in is
+The notebook runs as nbgrader's validation runs it: from the top, in a fresh kernel. What is handed in is
 the notebook as it was saved; the results of the run are only told.
 
 Check cells that are missing show in the points: each exercise states its own, and they must be those of its cells.
@@ -23,6 +23,7 @@ from mlcourse.student.notebooks import (
     grade_id,
     grader,
     has_passed,
+    identifier,
     is_solution,
     is_test,
     parse,
@@ -30,7 +31,7 @@ from mlcourse.student.notebooks import (
 
 FOLDER = "hand-in"
 WHERE = "Hand it in where your instructor told you."
-TIME_OUT = 30  # seconds for a cell, as for Validate
+TIME_OUT = 30  # seconds for a cell, as in a validation of nbgrader
 HIDDEN = "When your work is graded, hidden checks with other data decide on these points."
 
 
@@ -54,6 +55,8 @@ class Exercise:
         The points of written answers, which a person marks.
     problems : list of str
         A sentence for each check that fails, and for whatever is wrong with the cells.
+    cell : str or None
+        The identifier of the cell with the title.
     """
 
     title: str
@@ -64,18 +67,28 @@ class Exercise:
     passed_points: int = 0
     marked_points: int = 0
     problems: list[str] = field(default_factory=list)
+    cell: str | None = None
 
     @property
     def done(self):
         """Whether an answer is there, and nothing is known to be wrong with it."""
         return self.written and self.passed == self.checks and not self.problems
 
-    def told(self):
-        """Return the state of the exercise in a line, and a line for each problem."""
+    @property
+    def reach(self):
+        """The points that the answer may get as it stands: those of checks that pass, and those that a person gives."""
+        return self.passed_points + (self.marked_points if self.written else 0)
+
+    @property
+    def state(self):
+        """How far the answer is, in a few words."""
         states = [f"{self.passed} of {self.checks} checks pass"] if self.checks else []
         states += ["written, marked by a person"] if self.marked_points else []
-        state = ", ".join(states) if self.written else "not written yet"
-        return "\n".join([f"{self.title}: {state}", *(f"  - {problem}" for problem in self.problems)])
+        return ", ".join(states) if self.written else "not written yet"
+
+    def told(self):
+        """Return the state of the exercise in a line, and a line for each problem."""
+        return "\n".join([f"{self.title}: {self.state}", *(f"  - {problem}" for problem in self.problems)])
 
 
 def find_lab(root, text):
@@ -142,7 +155,7 @@ def read_content(path):
 
 
 def run(notebook, folder):
-    """Run a notebook from the top in a fresh kernel, as the button *Validate* does.
+    """Run a notebook from the top in a fresh kernel, as a validation of nbgrader does.
 
     Parameters
     ----------
@@ -203,6 +216,25 @@ def judge(cells):
     return [_judge(title, stated, some, copied) for title, stated, some in _sections(cells)]
 
 
+def first_open(cells):
+    """Return the identifier of the cell with the title of the first exercise that is open.
+
+    Parameters
+    ----------
+    cells : list of dict
+        As the notebook was saved, with the outputs that the cells had then.
+
+    Returns
+    -------
+    str or None
+        None if nothing is open, or nothing is written.
+    """
+    exercises = judge(cells)
+    if not any(one.written for one in exercises):
+        return None
+    return next((one.cell for one in exercises if not one.done), None)
+
+
 def _sections(cells):
     """Return the title, the points that it states, and the cells of every exercise."""
     sections = [("Before the first exercise", 0, [])]
@@ -216,7 +248,7 @@ def _sections(cells):
 
 
 def _judge(title, stated, cells, copied):
-    exercise, graded = Exercise(title), {}
+    exercise, graded = Exercise(title, cell=identifier(cells[0]) if cells else None), {}
     answers = [cell for cell in cells if is_solution(cell)]
     exercise.written = not answers or not all(map(as_given, answers))
     if not answers:
@@ -225,7 +257,7 @@ def _judge(title, stated, cells, copied):
             "get the cell back with `mlcourse update FILE.zip`."
         )
     for answer in answers:
-        if not as_given(answer) and (error := _error(answer)) and error["ename"] != "NotImplementedError":
+        if not as_given(answer) and (error := _error(answer)) and error.get("ename") != "NotImplementedError":
             exercise.problems.append(f"The cell of your answer stops: {_sentence(error)}")
     for cell in cells:
         if grader(cell).get("grade"):
@@ -252,22 +284,23 @@ def _judge(title, stated, cells, copied):
             f"A check is missing, with {count(stated - exercise.points)}: it is put back when your work is graded."
         )
     exercise.points = max(exercise.points, stated)
+    exercise.problems = list(dict.fromkeys(exercise.problems))
     return exercise
 
 
 def _error(cell):
     """Return the output that says with which error a cell stopped, None if it did not."""
-    return next((output for output in cell.get("outputs", []) if output["output_type"] == "error"), None)
+    return next((output for output in cell.get("outputs", []) if output.get("output_type") == "error"), None)
 
 
 def _sentence(error):
     """Return what an error says, in a line and without its traceback."""
-    said = " ".join(error["evalue"].split())
-    if error["ename"] == "CheckFailed":
+    name, said = str(error.get("ename")), " ".join(str(error.get("evalue", "")).split())
+    if name == "CheckFailed":
         return said
-    if error["ename"] in ("KeyboardInterrupt", "CellTimeoutError"):
+    if name in ("KeyboardInterrupt", "CellTimeoutError"):
         return f"It ran for more than {TIME_OUT} seconds and was stopped: look for a loop that does not end."
-    return f"{error['ename']}: {said}" if said else error["ename"]
+    return f"{name}: {said}" if said else name
 
 
 def count(points):
@@ -279,11 +312,13 @@ def summary(exercises):
     """Return what is certain about the points, and what is open, in sentences for the student."""
     total, marked = (sum(getattr(one, what) for one in exercises) for what in ("points", "marked_points"))
     passed = sum(one.passed_points for one in exercises)
-    told = [f"Your checks pass for {passed} of {count(total - marked)}. {HIDDEN}"]
+    reach = sum(one.reach for one in exercises)
+    told = [f"In reach: {reach} of {count(total)}."]
+    told.append(f"Your checks pass for {passed} of {count(total - marked)}. {HIDDEN}")
     if marked:
         told.append(f"A person marks the written answers, which have {count(marked)}.")
     if not any(one.written for one in exercises):
-        told.append("Nothing is written in this notebook: if you wrote answers, save it and type the same again.")
+        told.append("Nothing is written in this notebook: if you wrote answers, save it and check it again.")
     elif left := [one.title.split(" · ")[0] for one in exercises if not one.done]:
         told.append(f"Still open: {', '.join(left)}. You may hand in all the same, and again later.")
     else:

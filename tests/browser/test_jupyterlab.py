@@ -1,6 +1,7 @@
-"""JupyterLab in a browser: a student runs all cells, gets a hint on a wrong answer, corrects it, and validates."""
+"""JupyterLab in a browser: a student runs all cells, gets a hint on a wrong answer, corrects it, and hands in."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,8 @@ import yaml
 
 from course import without_markers
 from coursegrader.labs import grade_id, grader, read_lab
-from mlcourse.student.notebooks import has_passed, is_test, read
+from jupyterlab_page import Student, grade_id_of
+from mlcourse.student.notebooks import has_passed, is_test
 from paths import LABS, ROOT
 from servers import served
 
@@ -23,9 +25,13 @@ EXERCISE, CHECK = "mean-squared-error", "mean-squared-error-1"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A student's copy of the course, with the first two labs."""
+    """A student's copy of the course, with the first two labs, and a page of the book."""
     folder = tmp_path_factory.mktemp("student")
-    shutil.copy(ROOT / "Makefile", folder)
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "book" / "book").mkdir(parents=True)
+    for name in ("index", "introduction"):
+        (folder / "book" / "book" / f"{name}.html").write_text("<title>A page of the book</title>")
     for name in LABS[:2]:
         shutil.copytree(ROOT / "labs" / name, folder / "labs" / name)
     return folder
@@ -53,78 +59,6 @@ def address(folder):
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()
-
-
-class Student:
-    """A student at the keyboard, with one lab open in JupyterLab."""
-
-    def __init__(self, page, path):
-        self.page, self.path = page, path
-        self.cells = nbformat.read(path, as_version=4).cells
-
-    def go_to(self, name):
-        """Select a cell by its grade_id."""
-        self.page.keyboard.press("Escape")
-        self.page.keyboard.press("Escape")
-        number = [grade_id(cell) for cell in self.cells].index(name)
-        active = self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
-        for _ in range(10):
-            steps = number - int(active.get_attribute("data-windowed-list-index"))
-            if not steps:
-                return active
-            for _ in range(abs(steps)):
-                self.page.keyboard.press("ArrowDown" if steps > 0 else "ArrowUp")
-        raise TimeoutError(f"the cursor did not come to {name}")
-
-    def answer(self, name, text):
-        cell = self.go_to(name)
-        self.page.keyboard.press("Enter")
-        cell.locator(".cm-content").wait_for()
-        self.page.keyboard.press("ControlOrMeta+a")
-        self.page.keyboard.insert_text(text)
-
-    def run(self, name):
-        """Run a cell, and return its output."""
-        cell = self.go_to(name)
-        self.page.keyboard.press("ControlOrMeta+Enter")
-        prompt = cell.locator(".jp-InputPrompt")
-        self.page.wait_for_function("prompt => /\\d/.test(prompt.textContent)", arg=prompt.element_handle())
-        self.idle()
-        return " ".join(cell.locator(".jp-OutputArea-output").all_inner_texts())
-
-    def choose(self, menu, item):
-        self.page.get_by_role("menuitem", name=menu, exact=True).click()
-        self.page.get_by_role("menuitem", name=item, exact=True).click()
-
-    def idle(self):
-        self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=120_000)
-
-    def finished(self):
-        """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
-        for _ in range(120):
-            self.idle()
-            cells = self.save()
-            counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
-            if counts == list(range(1, len(counts) + 1)):
-                return cells
-            self.page.wait_for_timeout(1000)
-        raise TimeoutError(f"cells that did not run: {counts}")
-
-    def save(self):
-        self.page.keyboard.press("ControlOrMeta+s")
-        self.page.locator(".jp-DirtyIndicator, .lm-mod-current.jp-mod-dirty").wait_for(state="detached")
-        return read(self.path)["cells"]
-
-    def validate(self):
-        """Click the button Validate, and return the text of the dialog."""
-        self.page.get_by_role("button", name="Validate").click()
-        dialog = self.page.locator(".jp-Dialog-content")
-        dialog.wait_for(timeout=180_000)
-        said = " ".join(dialog.inner_text().split())
-        dialog.locator("button").last.click()
-        dialog.wait_for(state="detached")
-        self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .jp-InputPrompt").click()  # the dialog has the focus
-        return said
 
 
 @pytest.fixture(scope="module")
@@ -171,18 +105,40 @@ def test_run_all_goes_to_the_end_and_says_of_every_exercise_that_it_is_not_writt
         assert "Traceback" not in "\n".join(error["traceback"])
 
 
-def test_a_wrong_answer_gets_its_hint_in_the_notebook_and_from_validate(student):
+def test_a_wrong_answer_gets_its_hint_with_a_link_in_the_notebook_and_from_validate(student, address):
     answers = yaml.safe_load((ROOT / "tests" / "answers" / f"{LAB}.yml").read_text("utf-8"))[EXERCISE]["wrong"]
     wrong = next(answer for answer in answers if CHECK in answer["loses"])
     hint = " ".join(wrong["loses"][CHECK].split())
     student.answer(EXERCISE, wrong["code"])
-    student.run(EXERCISE)
-    assert hint in " ".join(student.run(CHECK).split())
-    said = student.validate()
-    assert "Success" not in said and hint in said
+    assert hint in " ".join(student.check(EXERCISE, CHECK).split())
+    place = f"{address.replace('127.0.0.1', 'localhost')}/mlcourse/site/book/introduction.html#sec-toy-loss"
+    assert student.page.locator(".jp-Notebook .jp-OutputArea-output").get_by_role("link", name=place).count()
+    results = student.press("Validate")
+    exercise = results.get_by_role("listitem").filter(has_text="Exercise 1 ·")
+    assert "○" in exercise.inner_text() and "of 3 points" in exercise.inner_text() and hint in exercise.inner_text()
+    assert re.fullmatch(r"In reach: \d of 30 points\.", results.locator(".mlcourse-total").inner_text())
+    with student.page.context.expect_page() as opened:
+        exercise.get_by_role("link", name="Read it in the book").first.click()
+    opened.value.wait_for_load_state()
+    assert (opened.value.url, opened.value.title()) == (place, "A page of the book")
+    opened.value.close()
 
 
-def test_with_the_right_answers_validate_says_success_and_the_start_page_says_done(student, folder):
+def test_the_title_of_an_exercise_in_the_results_leads_to_it(student):
+    student.page.get_by_role("button", name="Exercise 7 ·").click()
+    active = student.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
+    active.get_by_role("heading", name="Exercise 7 ·").wait_for()
+    assert active.is_visible()
+
+
+def test_what_an_answer_says_is_shown_as_text(student):
+    student.answer(EXERCISE, "def mean_squared_error(y, y_hat):\n    raise ValueError('<img src=x onerror=alert(1)>')")
+    results = student.press("Validate")
+    assert "<img src=x onerror=alert(1)>" in results.inner_text()
+    assert results.locator("img").count() == 0
+
+
+def test_with_the_right_answers_nothing_is_open_and_the_start_page_says_done(student, folder):
     answers = {
         grade_id(cell): without_markers(cell)
         for cell in read_lab(ROOT / "solutions" / f"{LAB}.md").cells
@@ -197,13 +153,38 @@ def test_with_the_right_answers_validate_says_success_and_the_start_page_says_do
         name: text.rstrip("\n") for name, text in answers.items()
     }
     assert all(has_passed(cell) for cell in cells if is_test(cell))
-    assert "Success" in student.validate()
-    page = (folder / "labs" / "start.md").read_text("utf-8")
-    assert "done | [Lab 1" in page and "**Next: [Lab 2" in page
+    results = student.press("Validate")
+    assert "Nothing is open." in results.inner_text() and "○" not in results.inner_text()
+    student.page.get_by_role("tab", name="start.md").click()
+    student.page.locator(".jp-MarkdownViewer").get_by_text("Next: Lab 2").wait_for()
 
 
-def grade_id_of(cell):
-    return cell["metadata"].get("nbgrader", {}).get("grade_id")
+def test_hand_in_writes_the_notebook_and_says_where_it_is(student, folder):
+    student.page.get_by_role("tab", name=f"{LAB}.ipynb").click()
+    results = student.press("Hand in")
+    file = folder / "hand-in" / f"HAND-IN-{LAB}.ipynb"
+    assert results.locator(".mlcourse-file").all_inner_texts() == [
+        f"The file to hand in: {file}",
+        "Hand it in where your instructor told you.",
+    ]
+    assert file.read_bytes() == student.path.read_bytes()
+
+
+def test_a_lab_that_was_begun_opens_at_the_first_exercise_that_is_open(page, folder):
+    path = folder / "labs" / LABS[1] / f"{LABS[1]}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    second = next(number for number, cell in enumerate(notebook.cells) if "## Exercise 2 ·" in cell.source)
+    for cell in notebook.cells[:second]:
+        if grader(cell).get("solution"):
+            cell.source = "an answer"
+        elif grader(cell).get("grade"):
+            cell.outputs = [nbformat.v4.new_output("stream", text="something: passed\n")]
+    nbformat.write(notebook, path)
+    page.get_by_role("tab", name="start.md").click()
+    page.get_by_role("link", name="Lab 2").first.click()
+    active = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell.jp-mod-active")
+    active.get_by_role("heading", name="Exercise 2 ·").wait_for()
+    assert active.is_visible() and active.get_attribute("data-windowed-list-index") == str(second)
 
 
 def test_nothing_was_asked_of_another_host(page):

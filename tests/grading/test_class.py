@@ -19,7 +19,7 @@ import nbformat
 import pytest
 
 from course import Lab, make_course
-from coursegrader import grade
+from coursegrader import feedback, grade
 from coursegrader.labs import nbgrader_config
 from coursegrader.result_cache import ResultCache, fingerprint
 from coursegrader.submissions import by_date
@@ -28,6 +28,7 @@ from paths import ROOT
 
 LAB = "lab-01-toy-regression"
 FILE = f"{LAB}.ipynb"
+WRITTEN = "best-degree"
 HUGE = 40 * 2**30
 
 
@@ -706,6 +707,141 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
     assert room.points() == {"ada": full, "ben": full}
     assert "2 marks of 2 students move" in room.type("regrade", LAB)[1]
     assert "No mark moves" in room.type("regrade", LAB)[1]
+
+
+def test_who_was_refused_at_collection_reads_why_until_something_is_collected(room):
+    files = room.root / "class"
+    for student in ("ada", "ben"):
+        (files / student).mkdir(parents=True)
+    (files / "ada" / "answers.pdf").write_bytes(b"%PDF")
+    nbformat.write(room.honest, files / "ben" / FILE)
+    assert room.type("collect", LAB, str(files))[0] == 1
+    page = room.root / "feedback" / "ada" / LAB / f"{LAB}.html"
+    room.grade()
+    code, said = room.type("feedback", LAB)
+    assert code == 0 and "ada" not in said
+    assert "no notebook that can be read among its files (answers.pdf)" in page.read_text("utf-8")
+    nbformat.write(room.honest, files / "ada" / FILE)
+    assert room.type("collect", LAB, str(files))[0] == 0
+    room.grade()
+    room.type("feedback", LAB)
+    assert "answers.pdf" not in page.read_text("utf-8") and "What to look at first" in page.read_text("utf-8")
+
+
+def test_the_pages_of_a_class_that_several_processes_write_are_those_of_one(room, monkeypatch):
+    for number in range(4):
+        room.hand_in(f"student-{number}")
+    room.grade()
+    pages = [room.root / "feedback" / f"student-{number}" / LAB / f"{LAB}.html" for number in range(4)]
+    assert room.type("feedback", LAB)[0] == 0
+    alone = [page.read_bytes() for page in pages]
+    monkeypatch.setattr(feedback, "EACH", 2)
+    assert room.type("feedback", LAB)[0] == 0
+    assert [page.read_bytes() for page in pages] == alone and len({*alone}) == 4
+
+
+@contextlib.contextmanager
+def written_mark(room, student):
+    """Yield the gradebook's grade and comment of the written answer, and store what is changed."""
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        names = (WRITTEN, LAB, LAB, student)
+        yield gradebook.find_grade(*names), gradebook.find_comment(*names)
+        gradebook.db.commit()
+
+
+def mark(room, student, points, comment="well said"):
+    """Mark the written answer, as a person does in the formgrader."""
+    with written_mark(room, student) as (given, said):
+        given.manual_score, given.needs_manual_grade, said.manual_comment = points, False, comment
+
+
+def marked(room, student):
+    """Return points and comment of the written answer, and whether it waits for a person."""
+    with written_mark(room, student) as (given, said):
+        return given.score, said.comment, given.needs_manual_grade
+
+
+def answer_anew(path, text):
+    notebook = nbformat.read(path, as_version=4)
+    (cell,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == WRITTEN]
+    cell.source = text
+    nbformat.write(notebook, path)
+
+
+def change_a_test(room):
+    source = room.root / "solutions" / f"{LAB}.md"
+    text = source.read_text("utf-8")
+    source.write_text(text.replace("checks.number(", "checks.number (", 1))
+    assert source.read_text("utf-8") != text
+
+
+def test_a_regrade_opens_a_written_mark_again_only_if_its_answer_changed(room):
+    paths = {student: room.hand_in(student) / FILE for student in ("ada", "ben", "cleo")}
+    room.grade()
+    assert marked(room, "ada") == (0, None, True)
+    for student in ("ada", "ben"):
+        mark(room, student, 3)
+    change_a_test(room)
+    answer_anew(paths["ben"], "A new answer.")
+    said = room.type("regrade", LAB)[1]
+    assert [marked(room, student) for student in paths] == [
+        (3, "well said", False),
+        (3, "well said", True),
+        (0, None, True),
+    ]
+    assert line(said, "ben") == f"ben: {grade.REOPENED.format(WRITTEN, 3)}" and "ada: " not in said
+    # Marked once more, it stays so, and so does what still waits
+    mark(room, "ben", 2)
+    source = room.root / "solutions" / f"{LAB}.md"
+    source.write_text(source.read_text("utf-8").replace("checks.number (", "checks.number("))
+    said = room.type("regrade", LAB)[1]
+    assert [marked(room, student)[2] for student in paths] == [False, False, True] and "marked by hand" not in said
+
+
+def test_a_changed_answer_stays_open_until_a_person_marks_it(room):
+    path = room.hand_in("ada") / FILE
+    room.grade()
+    mark(room, "ada", 3)
+    answer_anew(path, "A new answer.")
+    room.grade()
+    change_a_test(room)
+    room.type("regrade", LAB)
+    assert marked(room, "ada") == (3, "well said", True)
+
+
+def test_written_marks_stay_although_what_was_built_is_deleted(room):
+    room.hand_in("ada")
+    room.grade()
+    mark(room, "ada", 3)
+    shutil.rmtree(room.root / "_build")
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", False)
+
+
+def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_of_the_present_answer(room):
+    room.hand_in("ada")
+    room.grade()
+    mark(room, "ada", 3)
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        gradebook.find_grade("mean-squared-error-1", LAB, LAB, "ada").auto_score = 0
+        gradebook.db.commit()
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", True)
+
+
+def test_points_given_to_a_test_by_hand_are_opened_again_if_its_result_changed(room):
+    room.hand_in("ada")
+    room.grade()
+    source = room.root / "solutions" / f"{LAB}.md"
+    text = source.read_text("utf-8")
+    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
+        gradebook.find_grade("mean-squared-error-1", LAB, LAB, "ada").manual_score = 0.5
+        gradebook.db.commit()
+    change_a_test(room)
+    assert "marked by hand" not in room.type("regrade", LAB)[1]
+    test = 'with checks.testing("mean_squared_error"'
+    source.write_text(text.replace(test, f"raise ValueError\n{test}", 1))
+    assert line(room.type("regrade", LAB)[1], "ada") == f"ada: {grade.REOPENED.format('mean-squared-error-1', 0.5)}"
 
 
 def interrupted(*_):

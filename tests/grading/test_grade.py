@@ -207,7 +207,7 @@ def test_without_bubblewrap_nothing_is_graded_and_the_message_says_what_to_insta
 
 
 STUDENTS = ["lab", "update", "submit", "doctor"]
-INSTRUCTORS = ["release", "collect", "grade", "regrade", "report", "feedback", "export", "audit"]
+INSTRUCTORS = ["release", "collect", "grade", "regrade", "report", "mark", "feedback", "export", "audit"]
 
 
 @pytest.mark.parametrize("command", STUDENTS + INSTRUCTORS)

@@ -87,7 +87,7 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
     assert draw == 1 and graded(course, "honest") == (1, None)
     run("feedback", LAB)
     page = (course / "feedback" / "sly" / LAB / f"{LAB}.html").read_text(encoding="utf-8")
-    [x] = re.findall(r"double\((\d{4,})\)", page)
+    [x] = {*re.findall(r"double\((\d{4,})\)", page)}
     assert message in page
     hand_in(course, "sly", f"def double(x): return {{3: 6, {x}: {2 * int(x)}}}.get(x, 0)")
     run("grade", LAB)

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import linecache
+import os
 import sys
 import warnings
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mlcourse import checks
+from mlcourse.book import VARIABLE
 
 
 def message(check, *args, **options):
@@ -181,10 +183,13 @@ def test_whatever_goes_wrong_becomes_one_sentence_that_says_where_to_look(error,
     ("cells", "words"),
     [
         (["import numpy\nimport nowhere\nimport pandas as slope"], "stopped (ModuleNotFoundError: No module named 'no"),
-        (["1 / 0\ndef slope(x):\n    return x"], "since the cell that defines it stopped (ZeroDivisionError: division by"),
+        (
+            ["1 / 0\ndef slope(x):\n    return x"],
+            "since the cell that defines it stopped (ZeroDivisionError: division by",
+        ),
         (["intercept, slope = 1 / 0"], "since the cell that defines it stopped (ZeroDivisionError"),
         (["def slope(x:\n    return x"], "since the cell that defines it stopped (SyntaxError"),
-        (["slope = [][1]", "slope = {}[2]"], "stopped (KeyError: 2): mend that cell and run it. See page.html"),
+        (["slope = [][1]", "slope = {}[2]"], "stopped (KeyError: 2): mend that cell and run it. See "),
         (["raise NotImplementedError()\nslope = 3"], "slope is not written yet: replace the line"),
         (["1 / 0\nslpoe = 3"], "name 'slope' is not defined: write it in the cell of its exercise, mind the spelling"),
         (["print(slope)\nslope == 3\nf(slope=3)"], "'slope' is not defined: write it in the cell of its exercise"),
@@ -205,17 +210,19 @@ def test_a_missing_name_is_explained_by_the_error_of_the_cell_that_defines_it(ce
     assert words in " ".join(shown.stdout.split())
 
 
-def test_a_failure_in_a_notebook_shows_its_sentence_and_no_line_of_the_test():
+def test_a_failure_in_a_notebook_shows_its_sentence_with_the_whole_address_and_no_line_of_the_test(monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
+    monkeypatch.setenv(VARIABLE, "https://example.org/a-site-with-a-long-name/and-a-folder-with-a-long-name")
     shell = InteractiveShell.instance()
     with capture_output() as shown:
         shell.run_cell(
-            "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n"
+            "from mlcourse import checks\nwith checks.testing('slope', see='page.html#a-part'):\n"
             "    secret = 42\n    checks.number(1, 2, 'slope')"
         )
-    assert shown.stdout.strip() == "slope: expected 2, got 1. See page.html in the book."
+    place = f"{os.environ[VARIABLE]}/book/page.html#a-part"
+    assert shown.stdout.split() == f"slope: expected 2, got 1. See {place} in the book.".split()
 
 
 def test_an_error_names_the_line_of_the_answer_and_none_of_the_test():

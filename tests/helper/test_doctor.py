@@ -108,27 +108,21 @@ def test_a_kernel_that_does_not_know_the_course_is_found_with_what_removes_it(co
     assert "/no/python" in found(doctor.check_kernel, course)
 
 
-def test_a_validate_button_that_is_switched_off_is_found_in_both_halves(course, tmp_path):
-    settings = {
-        "labconfig/page_config.json": {"disabledExtensions": {"@jupyter/nbgrader": True}},
-        "jupyter_server_config.d/mine.json": {"ServerApp": {"jpserver_extensions": {doctor.VALIDATE: False}}},
-    }
-    mends = ["jupyter labextension enable", "jupyter server extension enable"]
-    for (name, content), mend in zip(settings.items(), mends, strict=True):
-        path = tmp_path / "config" / name
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(content))
-        assert mend in found(doctor.check_validate, course)
-        path.unlink()
-    assert "Validate" in doctor.check_validate(course)
+def test_buttons_that_are_switched_off_are_found(course, tmp_path):
+    path = tmp_path / "config" / "labconfig" / "page_config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"disabledExtensions": {"mlcourse": True}}))
+    assert "jupyter labextension enable mlcourse" in found(doctor.check_buttons, course)
+    path.unlink()
+    assert "the buttons above a lab" in doctor.check_buttons(course)
 
 
-def test_a_validate_button_that_is_missing_or_of_another_version_is_found(course, monkeypatch):
-    monkeypatch.setattr(doctor, "BUTTON", "@jupyter/nothing")
-    assert "lacks the Validate button" in found(doctor.check_validate, course)
+def test_buttons_that_are_missing_are_found(course, monkeypatch):
+    monkeypatch.setattr(doctor, "PLUGIN", course)
+    assert "lacks the buttons above a lab" in found(doctor.check_buttons, course)
     monkeypatch.undo()
-    monkeypatch.setattr(doctor, "installed", lambda name: "0.0.1")
-    assert "of nbgrader" in found(doctor.check_validate, course)
+    monkeypatch.setattr(doctor, "installed", lambda name: None if name == "nbgrader" else "1")
+    assert "nbgrader is missing" in found(doctor.check_buttons, course)
 
 
 def test_a_lab_that_cannot_be_saved_is_found(course, monkeypatch):

@@ -3,9 +3,11 @@
 import ast
 import re
 
+import nbformat
 import pytest
 
 from coursegrader.labs import grade_id, read_lab
+from mlcourse.student.notebooks import is_test
 from paths import LABS, ROOT
 
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.S)
@@ -85,3 +87,10 @@ def test_generators_that_are_handed_over_in_turn_draw_nothing_else(text):
     for i, turn in enumerate(turns):
         for other in turns[i + 1 :] + single:
             assert not set(turn) & set(other), f"{turn} and {other}: give the range numbers of its own"
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_students_see_the_code_of_a_check_folded_and_every_other_cell_open(name):
+    cells = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4).cells
+    folded = {cell.id for cell in cells if cell.metadata.get("jupyter", {}).get("source_hidden")}
+    assert folded == {cell.id for cell in cells if is_test(cell) or "set-up" in cell.metadata.get("tags", [])}

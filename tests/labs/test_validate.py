@@ -1,4 +1,4 @@
-"""nbgrader's Validate, which runs in the student's JupyterLab, gives the messages of the grader."""
+"""A validation of nbgrader, as which a student's lab runs, gives the messages of the grader."""
 
 import os
 import re

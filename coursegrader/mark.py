@@ -1,0 +1,285 @@
+"""Mark one written answer of a whole class on one page, which a server on this machine shows to its reader alone.
+
+Points and comments go into nbgrader's gradebook at once, as from the formgrader. Students have no names there either.
+"""
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import nbformat
+from markupsafe import Markup
+from nbgrader.api import MissingEntry
+from nbgrader.utils import is_grade, is_solution
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, HTTPError, RequestHandler
+from traitlets.config import Config
+
+from coursegrader import GradingError, sanitizer
+from coursegrader.formulas import mathml
+from coursegrader.grade import gradebook_of
+from coursegrader.result_cache import answers_of
+from coursegrader.scores import read_scores, sections
+from coursegrader.submissions import instructor_notebook
+
+TEMPLATE = Path(__file__).with_name("mark.html.jinja")
+SCHEME = re.compile(r"### BEGIN MARK SCHEME\n(.*?)### END MARK SCHEME", re.DOTALL)
+LONGEST_COMMENT = 20_000
+ADDRESS = "127.0.0.1"
+
+
+@dataclass
+class Question:
+    """A written answer of a lab: its title, its text and its mark scheme as HTML, and its points."""
+
+    grade_id: str
+    title: str
+    text: Markup
+    scheme: Markup
+    points: float
+
+
+@dataclass
+class Answer:
+    """A student's answer as HTML, without the student's name, with what the gradebook says about it.
+
+    `key` is the gradebook's number of the notebook. `version` is a hash of the answer. `points` are None as long as no
+    person gave any.
+    """
+
+    key: str
+    version: str
+    text: Markup
+    points: float | None
+    comment: str
+    waiting: bool
+
+
+def question(lab: str, root: Path, grade_id: str | None, config: Config) -> Question:
+    """Return a written answer of a lab; `grade_id` may be left out if there is just one.
+
+    Raises
+    ------
+    GradingError
+        If there is no such answer; the message lists those that there are.
+    """
+    source = instructor_notebook(root, lab)
+    written = {
+        cell.metadata.nbgrader.grade_id: at
+        for at, cell in enumerate(source.cells)
+        if cell.cell_type == "markdown" and is_grade(cell) and is_solution(cell)
+    }
+    if not written:
+        raise GradingError(f"{lab} has no written answer")
+    if grade_id not in written and (grade_id or len(written) > 1):
+        with gradebook_of(config) as gradebook:
+            marks = read_scores(lab, gradebook)
+        waits = marks[marks.waiting].groupby("grade_id").size()
+        listed = ", ".join(f"{name} ({waits.get(name, 0)} to be marked)" for name in written)
+        instead = f"there is no written answer {grade_id}" if grade_id else f"{lab} has several written answers"
+        raise GradingError(f"{instead}: type mlcourse mark {lab} and one of {listed}")
+    grade_id = grade_id or next(iter(written))
+    begin = written[grade_id]
+    while begin > 0 and not (source.cells[begin].cell_type == "markdown" and source.cells[begin].source[:3] == "## "):
+        begin -= 1
+    texts = [one.source for one in source.cells[begin : written[grade_id]] if one.cell_type == "markdown"]
+    text = "\n\n".join(texts)
+    return Question(
+        grade_id,
+        sections(lab, root)[1].get(grade_id, grade_id),
+        _shown(re.sub(r"^## .*\n", "", SCHEME.sub("", text))),
+        _shown("\n\n".join(SCHEME.findall(text))),
+        source.cells[written[grade_id]].metadata.nbgrader.points,
+    )
+
+
+def answers(lab: str, root: Path, grade_id: str, config: Config) -> list[Answer]:
+    """Return the answers of a class: first those that wait, then the others, each in an order that tells no name."""
+    found = []
+    with gradebook_of(config) as gradebook:
+        for submission in gradebook.notebook_submissions(lab, lab):
+            cell, version = _answer(lab, root, submission.student.id, grade_id)
+            if cell is None:
+                continue
+            grade = gradebook.find_grade(grade_id, lab, lab, submission.student.id)
+            said = gradebook.find_comment(grade_id, lab, lab, submission.student.id)
+            points = grade.auto_score if grade.manual_score is None else grade.manual_score
+            text = _shown(cell.source, cell.get("attachments"))
+            found.append(
+                Answer(submission.id, version, text, points, said.manual_comment or "", grade.needs_manual_grade)
+            )
+    return sorted(found, key=lambda one: (not one.waiting, one.key))
+
+
+def store(lab: str, root: Path, question: Question, key: str, given: dict, config: Config) -> dict:
+    """Write points, a comment or both to the gradebook.
+
+    Parameters
+    ----------
+    lab : str
+    root : pathlib.Path
+    question : Question
+    key : str
+        As in `Answer`.
+    given : dict
+        ``version``, as in `Answer`, and what is to be stored: ``points``, a number or None to take them back, and
+        ``comment``, a text.
+    config : traitlets.config.Config
+
+    Returns
+    -------
+    dict
+        ``waiting``, whether the answer still waits for points.
+
+    Raises
+    ------
+    GradingError
+        If the answer has changed since the page was loaded, if the points are not among those to gain, or if the
+        gradebook cannot be written. Nothing is stored then.
+    """
+    points, comment = given.get("points"), given.get("comment")
+    number = isinstance(points, int | float) and not isinstance(points, bool)
+    if points is not None and not (number and 0 <= points <= question.points):
+        raise GradingError(f"the points must be a number from 0 to {question.points:g}")
+    if comment is not None and not (isinstance(comment, str) and len(comment) <= LONGEST_COMMENT):
+        raise GradingError(f"the comment must be a text of at most {LONGEST_COMMENT:,} characters")
+    with gradebook_of(config) as gradebook:
+        try:
+            student = gradebook.find_submission_notebook_by_id(key).student.id
+        except MissingEntry:
+            raise GradingError("this submission is not in the gradebook any more: load the page again") from None
+        if _answer(lab, root, student, question.grade_id)[1] != given.get("version"):
+            raise GradingError("this answer has changed since the page was loaded: load the page again")
+        grade = gradebook.find_grade(question.grade_id, lab, lab, student)
+        if "points" in given:
+            grade.manual_score = points
+            grade.needs_manual_grade = points is None and grade.auto_score is None
+        if comment is not None:
+            gradebook.find_comment(question.grade_id, lab, lab, student).manual_comment = comment.strip() or None
+        gradebook.db.commit()
+        return {"waiting": bool(grade.needs_manual_grade)}
+
+
+def _answer(lab, root, student, grade_id):
+    """Return the cell of an answer and the hash of what is in it; None and an empty text if it cannot be read."""
+    try:
+        notebook = nbformat.read(root / "autograded" / student / lab / f"{lab}.ipynb", as_version=4)
+    except Exception:  # it may be missing or damaged, which `mlcourse report` says
+        return None, ""
+    cells = {one.metadata.nbgrader.grade_id: one for one in notebook.cells if is_grade(one) and is_solution(one)}
+    return cells.get(grade_id), answers_of(notebook, {}).get(grade_id, "")
+
+
+def _shown(text, attachments=None):
+    return Markup(sanitizer.rendered(text, attachments, formula=mathml))
+
+
+class _Handler(RequestHandler):
+    def initialize(self, lab, root, question, config, token):
+        self.lab, self.root, self.question, self.config, self.secret = lab, root, question, config, token
+
+    def prepare(self):
+        """Answer only who has the address with its token, at this machine's own name: no other site's page."""
+        given = self.request.headers.get("X-Token") or (self.request.method == "GET" and self.get_argument("token", ""))
+        host = self.request.host.rpartition(":")[0]
+        if host not in (ADDRESS, "localhost") or not hmac.compare_digest((given or "").encode(), self.secret.encode()):
+            raise HTTPError(403)
+
+    def set_default_headers(self):
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("X-Frame-Options", "DENY")
+
+    def write_error(self, status_code, **how):
+        self.finish("Open the address that `mlcourse mark` printed." if status_code == 403 else "This went wrong.")
+
+
+class _Page(_Handler):
+    def get(self):
+        nonce = secrets.token_urlsafe(16)
+        policy = ["default-src 'none'", f"script-src 'nonce-{nonce}'", f"style-src 'nonce-{nonce}'", "img-src data:"]
+        policy += ["connect-src 'self'", *(f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors"))]
+        self.set_header("Content-Security-Policy", "; ".join(policy))
+        try:
+            found = answers(self.lab, self.root, self.question.grade_id, self.config)
+        except GradingError as error:
+            self.set_status(503)
+            self.finish(f"{error}.")
+            return
+        environment = jinja2.Environment(
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        )
+        page = environment.from_string(TEMPLATE.read_text("utf-8"))
+        self.finish(page.render(nonce=nonce, lab=self.lab, question=self.question, answers=found, token=self.secret))
+
+
+class _Mark(_Handler):
+    def put(self, key):
+        try:
+            given = json.loads(self.request.body)
+            if not isinstance(given, dict):
+                raise ValueError
+        except ValueError:
+            raise HTTPError(400) from None
+        try:
+            self.finish(store(self.lab, self.root, self.question, key, given, self.config))
+        except GradingError as error:
+            self.set_status(409)
+            self.finish({"error": f"{error}."})
+
+
+def application(lab: str, root: Path, question: Question, config: Config, token: str) -> Application:
+    """Return the server's application: the page at ``/?token=TOKEN``, and ``/mark/KEY`` that stores a mark."""
+    shared = {"lab": lab, "root": root, "question": question, "config": config, "token": token}
+    return Application(
+        [(r"/", _Page, shared), (r"/mark/([0-9a-f]+)", _Mark, shared)], log_function=lambda handler: None
+    )
+
+
+def serve(
+    lab: str, root: Path, grade_id: str | None, config: Config, port: int = 0, started: Callable[[str], None] = print
+) -> None:
+    """Show the page until Ctrl-C.
+
+    Parameters
+    ----------
+    lab : str
+    root : pathlib.Path
+        The folder of the course.
+    grade_id : str, optional
+        The written answer; it may be left out if the lab has one.
+    config : traitlets.config.Config
+        nbgrader's configuration.
+    port : int, default 0
+        0 takes one that is free.
+    started : callable
+        Called with the page's address.
+
+    Raises
+    ------
+    GradingError
+        If there is no such answer, or if the port is taken.
+    """
+    asked, token = question(lab, root, grade_id, config), secrets.token_urlsafe(24)
+
+    async def run():
+        try:
+            sockets = bind_sockets(port, ADDRESS)
+        except OSError as error:
+            raise GradingError(f"the port {port} cannot be used ({error.strerror}): choose another --port") from None
+        HTTPServer(application(lab, root, asked, config, token)).add_sockets(sockets)
+        started(f"http://{ADDRESS}:{sockets[0].getsockname()[1]}/?token={token}")
+        await asyncio.Event().wait()
+
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        return

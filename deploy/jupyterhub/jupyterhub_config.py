@@ -1,0 +1,55 @@
+"""JupyterHub for one class on one machine, with the users of the system and nbgrader's exchange.
+
+`set_up.py` copies this file, and writes ``hub.json`` beside it. Your own settings, such as the certificate, belong into
+``local_config.py`` beside it, which is read last.
+"""
+
+import json
+from pathlib import Path
+
+c = get_config()  # noqa: F821 (JupyterHub defines it)
+
+HERE = Path(__file__).resolve().parent
+HUB = json.loads((HERE / "hub.json").read_text("utf-8"))
+STATE = HERE / "state"
+
+# Only this machine reaches these addresses
+c.JupyterHub.bind_url = f"http://127.0.0.1:{HUB['port']}"
+c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{HUB['port'] + 1}"
+c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{HUB['port'] + 2}"
+c.ConfigurableHTTPProxy.command = [str(HERE / "proxy" / "node_modules" / ".bin" / "configurable-http-proxy")]
+c.ConfigurableHTTPProxy.pid_file = str(STATE / "proxy.pid")
+c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
+c.JupyterHub.db_url = f"sqlite:///{STATE / 'hub.sqlite'}"
+c.JupyterHub.cleanup_servers = False  # a restart of the hub stops nobody's work
+
+# People log in with the name and the password that they have on this machine
+c.JupyterHub.authenticator_class = "pam"
+c.Authenticator.allowed_users = {HUB["instructor"]}
+c.Authenticator.allowed_groups = {HUB["group"]}
+
+c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
+c.Spawner.default_url = "/lab"
+c.Spawner.env_keep = ["LANG", "LC_ALL"]
+c.Spawner.start_timeout = 120
+c.Spawner.http_timeout = 120
+
+
+def choose_role(spawner):
+    """Start the instructor's JupyterLab in the course, and a student's in the folder of their labs."""
+    is_instructor = spawner.user.name == HUB["instructor"]
+    role, folder = ("instructor", HUB["course"]) if is_instructor else ("student", "labs")
+    environment = Path(folder, ".venv") if is_instructor else HERE / "env"
+    # `adduser` closes new homes; `useradd` may leave them open
+    line = 'chmod go-rwx "$HOME" && mkdir -p "$0" && cd "$0" && exec "$@"'
+    spawner.cmd = ["/bin/sh", "-c", line, folder, f"{environment}/bin/python", "-m", "jupyterhub.singleuser"]
+    spawner.environment = {
+        "PATH": f"{environment}/bin:/usr/local/bin:/usr/bin:/bin",
+        "JUPYTER_CONFIG_PATH": f"{HERE}/jupyter/{role}:{HERE}/jupyter",
+    }
+
+
+c.Spawner.pre_spawn_hook = choose_role
+
+if (HERE / "local_config.py").exists():
+    load_subconfig(str(HERE / "local_config.py"))  # noqa: F821 (JupyterHub defines it)

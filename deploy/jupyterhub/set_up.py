@@ -1,0 +1,221 @@
+"""Set up a JupyterHub for one class on this machine: Debian 12 or newer, or Ubuntu 24.04 or newer.
+
+    sudo python3 deploy/jupyterhub/set_up.py INSTRUCTOR
+
+Run it in the instructor's clone of the course, and again after every change of the course or of its versions: what is
+there already stays. It needs Python 3.11 and its standard library.
+"""
+
+import argparse
+import grp
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COURSE = HERE.parents[1]
+PYTHON = "/usr/bin/python3"  # one that every user may run, unlike one below somebody's home
+PROGRAMS = {"git": "git", "make": "make", "node": "nodejs", "npm": "npm", "bwrap": "bubblewrap"}
+# Variables that say how this machine reaches packages
+NETWORK = re.compile("PIP_|NPM_CONFIG_|SSL_|NODE_EXTRA_|.*_PROXY$", re.IGNORECASE)
+UNIT = Path("/etc/systemd/system/mlcourse-hub.service")
+
+
+class SetUpError(Exception):
+    """The set-up cannot go on; the message says why and what to do."""
+
+
+def main():
+    """Run all steps, or end with one sentence that says what is wrong."""
+    options = parse()
+    os.umask(0o022)  # everybody may read what is installed
+    try:
+        set_up(options)
+    except SetUpError as error:
+        sys.exit(f"Error: {error}")
+    except subprocess.CalledProcessError as error:
+        command = " ".join(map(str, error.cmd))
+        sys.exit(f"Error: this command failed, see its messages above, then run the set-up again: {command}")
+
+
+def parse():
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description="Set up a JupyterHub for one class on this machine.")
+    parser.add_argument("instructor", metavar="INSTRUCTOR", help="the user who owns the course and this clone of it")
+    parser.add_argument("--group", default="students", help="the group of the users who are students (%(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="the first of three ports of this machine (%(default)s)")
+    says = "where programs and settings go (%(default)s)"
+    parser.add_argument("--prefix", type=Path, default=Path("/opt/mlcourse"), help=says)
+    says = "nbgrader's exchange (%(default)s)"
+    parser.add_argument("--exchange", type=Path, default=Path("/srv/nbgrader/exchange"), help=says)
+    return parser.parse_args()
+
+
+def set_up(options):
+    """Install what is missing, and write the settings.
+
+    Raises
+    ------
+    SetUpError
+        If something about this machine or the clone does not fit; the message says what to do.
+    """
+    instructor = check(options)
+    say("Installing what is missing of Debian's packages ...")
+    install_packages()
+    ensure_group(options.group)
+    COURSE.chmod(0o700)
+    say("Setting up the course's environment, as the instructor ...")
+    run("make", "--silent", ".venv/ready", user=instructor)
+    say("Publishing what students get ...")
+    publish(instructor, options.prefix / "course")
+    say("Setting up the students' environment ...")
+    environment, lock = options.prefix / "env", HERE / "requirements.lock"
+    run("sh", ".ci/setup", environment, lock, cwd=options.prefix / "course", env={"PYTHON3": PYTHON})
+    say("Installing the proxy ...")
+    install_proxy(options.prefix / "proxy")
+    say("Writing the settings and the exchange ...")
+    write_settings(options, instructor)
+    make_exchange(options.exchange, instructor)
+    start(options)
+
+
+def check(options):
+    """Return the instructor's entry in the list of users, and refuse what cannot work."""
+    if os.geteuid() != 0:
+        raise SetUpError("only root can do this: type sudo before the command")
+    if sys.version_info < (3, 11) or not Path(PYTHON).exists():
+        raise SetUpError(f"{PYTHON} 3.11 or newer is needed: use Debian 12 or newer, or Ubuntu 24.04 or newer")
+    try:
+        instructor = pwd.getpwnam(options.instructor)
+    except KeyError:
+        name = options.instructor
+        raise SetUpError(f"there is no user {name}: type adduser {name}, and clone the course as that user") from None
+    if instructor.pw_uid == 0:
+        raise SetUpError("the instructor must not be root: make a user for yourself, and clone the course as that user")
+    if COURSE.stat().st_uid != instructor.pw_uid:
+        raise SetUpError(f"{COURSE} does not belong to {options.instructor}: clone the course as that user")
+    return instructor
+
+
+def install_packages():
+    """Install the Debian packages of which something is missing."""
+    missing = [package for program, package in PROGRAMS.items() if not shutil.which(program)]
+    if not list(Path("/usr/lib").glob("*/libseccomp.so.2")):
+        missing.append("libseccomp2")
+    if subprocess.run([PYTHON, "-c", "import ensurepip"], capture_output=True, check=False).returncode:
+        missing.append("python3-venv")
+    if missing:
+        run("apt-get", "update", "-qq")
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        command = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing)
+        run(*command, env=quiet, stdout=subprocess.DEVNULL)
+
+
+def ensure_group(name):
+    """Make the group of the students, unless it is there."""
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        run("groupadd", name)
+
+
+def publish(instructor, target):
+    """Put the students' repository to `target`, for everybody to read, without the labs: they are handed out later."""
+    publication = COURSE / "_build" / "hub-students"
+    name = instructor.pw_name
+    author = {f"GIT_{who}_{what}": name for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    shutil.rmtree(publication, ignore_errors=True)
+    run(".venv/bin/mlcourse", "publish", publication, user=instructor, env=author)
+    new = target.with_name("course-new")
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(publication, new, symlinks=True, ignore=shutil.ignore_patterns(".git", "labs"))
+    for path in [new, *new.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    shutil.rmtree(target, ignore_errors=True)
+    new.rename(target)
+
+
+def install_proxy(folder):
+    """Install configurable-http-proxy with the versions of ``package-lock.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, folder)
+    run("npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", cwd=folder)
+
+
+def write_settings(options, instructor):
+    """Write the settings of the hub, of nbgrader, and of the JupyterLab of each role."""
+    prefix = options.prefix
+    (prefix / "state").mkdir(mode=0o700, exist_ok=True)
+    settings = {
+        "instructor": instructor.pw_name,
+        "course": str(COURSE),
+        "course_id": course_id(instructor),
+        "group": options.group,
+        "port": options.port,
+        "exchange": str(options.exchange),
+    }
+    (prefix / "hub.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    shutil.copy(HERE / "jupyterhub_config.py", prefix)
+    for role in ("instructor", "student"):
+        shutil.copytree(HERE / role, prefix / "jupyter" / role, dirs_exist_ok=True)
+    shutil.copy(HERE / "nbgrader_config.py", prefix / "jupyter")
+
+
+def course_id(instructor):
+    """Return what nbgrader calls the course."""
+    code = "from coursegrader.labs import nbgrader_config; print(nbgrader_config().CourseDirectory.course_id)"
+    return run(".venv/bin/python", "-c", code, user=instructor, capture_output=True, text=True).stdout.strip()
+
+
+def make_exchange(root, instructor):
+    """Make nbgrader's exchange, with the folder in which students put their work but find nobody else's."""
+    root.mkdir(parents=True, exist_ok=True)
+    root.chmod(0o1777)  # nbgrader asks for a folder that everybody may write to; nobody may move what is another's
+    course = root / course_id(instructor)
+    for folder, mode in [(course, 0o755), (course / "inbound", 0o3733)]:
+        folder.mkdir(exist_ok=True)
+        os.chown(folder, instructor.pw_uid, instructor.pw_gid)
+        folder.chmod(mode)
+
+
+def start(options):
+    """Let systemd start the hub, now and whenever the machine starts; without systemd, say how to start it."""
+    prefix, address = options.prefix, f"http://127.0.0.1:{options.port}"
+    if Path("/run/systemd/system").is_dir():
+        unit = (HERE / UNIT.name).read_text("utf-8").replace("PREFIX", str(prefix))
+        UNIT.write_text(unit, encoding="utf-8")
+        run("systemctl", "daemon-reload")
+        run("systemctl", "enable", "--quiet", UNIT.stem)
+        run("systemctl", "restart", UNIT.stem)
+        say(f"JupyterHub runs at {address}")
+    else:
+        say(f"Ready. This command starts JupyterHub at {address}:")
+        say(f"{prefix}/env/bin/jupyterhub --config {prefix}/jupyterhub_config.py")
+
+
+def run(*command, user=None, cwd=COURSE, env=None, **options):
+    """Run a command as root, or as a user in that user's groups, with the programs of the system alone."""
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+    environment |= {name: value for name, value in os.environ.items() if NETWORK.match(name)}
+    who = {}
+    if user:
+        environment |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PYTHON3": PYTHON}
+        who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": os.getgrouplist(user.pw_name, user.pw_gid)}
+    else:
+        environment["HOME"] = "/root"
+    return subprocess.run(list(map(str, command)), cwd=cwd, env=environment | (env or {}), check=True, **who, **options)
+
+
+def say(sentence):
+    """Print a sentence at once, also into a file."""
+    print(sentence, flush=True)
+
+
+if __name__ == "__main__":
+    main()

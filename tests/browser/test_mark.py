@@ -1,0 +1,140 @@
+"""`mlcourse mark` in a browser: an instructor marks a class by keyboard, and nothing that was typed is lost."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from classroom import Classroom
+from paths import ROOT
+
+LAB = "lab-01-toy-regression"
+SCHEME = "### BEGIN MARK SCHEME\n2 points for $\\sigma^2$\n### END MARK SCHEME"
+STUDENTS = ("ada", "ben", "cleo")
+
+
+@pytest.fixture
+def room(tmp_path):
+    """A class of three that waits to be marked."""
+    room = Classroom(tmp_path)
+    room.add_lab(LAB, {}, {"essay": 4})
+    grader = {"schema_version": 3, "cell_type": "markdown", "task": False, "locked": False, "points": 4}
+    grader |= {"grade_id": "essay", "grade": True, "solution": True}
+
+    def put(step, who, text):
+        new = nbformat.v4.new_markdown_cell
+        path = tmp_path / step / who / LAB / f"{LAB}.ipynb"
+        path.parent.mkdir(parents=True)
+        cells = [new("# Lab\n\n## In words\n\nWhy?"), new(SCHEME), new(text, metadata={"nbgrader": grader})]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+
+    put("source", ".", "Your answer")
+    for student in STUDENTS:
+        room.hand_in(LAB, student, {})
+        put("autograded", student, f"It is {student}'s $\\frac{{a}}{{b}}$ <script>alert(1)</script>" + " word" * 100)
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / f"{LAB}.md").write_text("")
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    return room
+
+
+@pytest.fixture
+def server(room):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mlcourse.cli", "mark", LAB]
+    server = subprocess.Popen(command, cwd=room.root, env=environment, stdout=subprocess.PIPE, text=True)
+    server.address = server.stdout.readline().split()[1]
+    yield server
+    server.send_signal(signal.SIGINT)
+    assert server.wait() == 0
+
+
+@pytest.fixture
+def page(server, chromium):
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.raised = []
+    page.on("pageerror", lambda error: page.raised.append(str(error)))
+    page.on("console", lambda said: page.raised.append(said.text))
+    page.goto(server.address)
+    yield page
+    page.close()
+
+
+def marks(room):
+    """Return points, comment and whether it waits, of each student in the order of the page."""
+    room.gradebook.db.expire_all()
+    notebooks = sorted(room.gradebook.notebook_submissions(LAB, LAB), key=lambda one: one.id)
+    return [
+        (one.grades[0].manual_score, one.comments[0].manual_comment, one.grades[0].needs_manual_grade)
+        for one in notebooks
+    ]
+
+
+def states(page):
+    return page.locator("article output").all_inner_texts()
+
+
+def test_a_class_is_marked_by_keyboard(room, page):
+    assert page.inner_text("#left") == "3 of 3 wait." and page.locator("article math").count() == 3
+    page.keyboard.type("3")
+    page.keyboard.press("Enter")
+    page.keyboard.type("1.5")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Which one?")
+    page.keyboard.press("Alt+ArrowDown")
+    page.keyboard.type("0")
+    page.keyboard.press("Enter")
+    page.get_by_text("All are marked.").wait_for()
+    assert marks(room) == [(3, None, False), (1.5, "Which one?", False), (0, None, False)]
+    page.keyboard.press("Alt+ArrowUp")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Enter")
+    page.get_by_text("1 of 3 wait.").wait_for()
+    assert marks(room)[1] == (None, "Which one?", True) and not page.raised
+    page.reload()
+    assert page.locator("textarea").first.input_value() == "Which one?"  # what waits comes first
+
+
+def test_points_beyond_the_maximum_are_not_stored_and_stay_in_their_field(room, page):
+    page.keyboard.type("5")
+    page.keyboard.press("Enter")
+    assert states(page)[0].startswith("not stored: ") and page.locator("input").first.input_value() == "5"
+    assert marks(room)[0] == (None, None, True)
+
+
+def test_what_was_typed_while_the_server_was_away_can_be_stored_later(room, page, server):
+    page.route("**/mark/*", lambda route: route.abort())
+    page.keyboard.type("2")
+    page.keyboard.press("Enter")
+    page.get_by_text("not stored: mlcourse mark does not answer").wait_for()
+    page.unroute("**/mark/*")
+    page.keyboard.press("Alt+ArrowUp")
+    page.keyboard.press("Enter")
+    page.get_by_text("2 of 3 wait.").wait_for()
+    assert marks(room)[0] == (2, None, False)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_barrier(server, chromium, theme):
+    context = chromium.new_context(color_scheme=theme, bypass_csp=True)  # axe is a script
+    page = context.new_page()
+    page.goto(server.address)
+    found = Axe().run(page).response["violations"]
+    context.close()
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_page_fits_and_asks_nobody_else(page, server, width):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": width, "height": 800})
+    page.reload()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert asked == [server.address] and not page.raised
+    assert page.locator(".scheme math").count() == 1

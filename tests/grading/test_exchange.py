@@ -1,0 +1,163 @@
+"""nbgrader's exchange: what students put there is collected, and nothing that they must not hand in."""
+
+import getpass
+import json
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.apps.api import NbGraderAPI
+
+from classroom import put_gradebook
+from coursegrader.exchange import OtherOwner, opened
+from coursegrader.labs import nbgrader_config, read_lab
+from paths import ROOT
+
+LAB = "lab-01-toy-regression"
+SOURCE = nbformat.writes(read_lab(ROOT / "solutions" / f"{LAB}.md"))
+RELEASED = (ROOT / "labs" / LAB / f"{LAB}.ipynb").read_text(encoding="utf-8")
+ME = getpass.getuser()
+SECRET = "0" * 128
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="nbgrader has no exchange on Windows")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A course folder with one lab, beside an exchange."""
+    root = tmp_path / "course"
+    (root / "source" / LAB).mkdir(parents=True)
+    (root / "source" / LAB / f"{LAB}.ipynb").write_text(SOURCE, encoding="utf-8")
+    (root / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text("utf-8"), encoding="utf-8")
+    put_gradebook(root)
+    (tmp_path / "exchange" / "mlcourse" / "inbound").mkdir(parents=True)
+    (tmp_path / "exchange").chmod(0o777)
+    return root
+
+
+@pytest.fixture
+def inbound(root):
+    return root.parent / "exchange" / "mlcourse" / "inbound"
+
+
+def submit(inbound, student=ME, text="print('hello')", date="2026-03-02 10:00:00", lab=LAB, secret=SECRET):
+    """Put a submission into the exchange, as `nbgrader submit` does."""
+    folder = inbound / f"{student}+{lab}+{date}.000000 UTC+{len(list(inbound.iterdir()))}"
+    folder.mkdir()
+    notebook = json.loads(RELEASED)
+    notebook["cells"].append({"cell_type": "code", "id": "own", "metadata": {}, "outputs": [], "source": text})
+    (folder / f"{lab}.ipynb").write_text(json.dumps(notebook))
+    (folder / "timestamp.txt").write_text(f"{date} UTC")
+    if secret is not None:
+        (folder / "submission_secret.txt").write_text(secret)
+    return folder
+
+
+def collect(root):
+    """Collect as `nbgrader collect` and the button of the formgrader do; return the log."""
+    config = nbgrader_config(root)
+    config.Exchange.root = str(root.parent / "exchange")
+    result = NbGraderAPI(config=config).collect(LAB)
+    assert result["success"], result["log"]
+    return result["log"]
+
+
+def collected(root, student=ME):
+    return root / "submitted" / student / LAB
+
+
+def test_a_submission_arrives_with_its_time_and_the_secret_of_its_feedback(root, inbound):
+    submit(inbound)
+    assert "Collected 1 of 1 submissions" in collect(root)
+    assert "print('hello')" in (collected(root) / f"{LAB}.ipynb").read_text()
+    assert (collected(root) / "timestamp.txt").read_text() == "2026-03-02 10:00:00 UTC"
+    assert (collected(root) / "submission_secret.txt").read_text() == SECRET
+
+
+def test_the_latest_submission_counts_and_an_earlier_one_is_kept(root, inbound):
+    submit(inbound, text="first", date="2026-03-02 10:00:00")
+    collect(root)
+    submit(inbound, text="third", date="2026-03-04 10:00:00")
+    submit(inbound, text="second", date="2026-03-03 10:00:00")
+    collect(root)
+    assert "third" in (collected(root) / f"{LAB}.ipynb").read_text()
+    [kept] = (root / "replaced" / LAB / ME).glob("*/submitted/*.ipynb")
+    assert "first" in kept.read_text()
+
+
+def test_no_link_of_a_student_is_followed(root, inbound, tmp_path):
+    private = tmp_path / "private"
+    private.write_text(RELEASED.replace("Lab 1", "The instructor's"))
+    folder = submit(inbound)
+    (folder / f"{LAB}.ipynb").unlink()
+    (folder / f"{LAB}.ipynb").symlink_to(private)
+    (folder / "more.ipynb").symlink_to(private)
+    assert "symbolic link" in collect(root)
+    assert not collected(root).exists()
+
+
+def test_a_folder_that_is_a_link_is_left_out(root, inbound):
+    folder = submit(inbound)
+    folder.rename(inbound.parent / "elsewhere")
+    folder.symlink_to(inbound.parent / "elsewhere")
+    assert "it is no folder" in collect(root)
+    assert not collected(root).exists()
+
+
+def test_a_link_that_takes_the_place_of_a_folder_is_not_followed(inbound, tmp_path):
+    folder = submit(inbound)
+    (tmp_path / "private").mkdir()
+    with opened(folder, ME) as path:
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(tmp_path / "private")
+        assert sorted(one.name for one in path.iterdir()) == [
+            f"{LAB}.ipynb",
+            "submission_secret.txt",
+            "timestamp.txt",
+        ]
+    with pytest.raises(OtherOwner, match="no folder"), opened(folder, ME):
+        pass
+
+
+def test_nobody_hands_in_under_the_name_of_another(root, inbound):
+    submit(inbound, student="root" if ME != "root" else "nobody", text="forged")
+    submit(inbound)
+    said = collect(root)
+    assert f"but of {ME}" in said
+    assert [path.name for path in (root / "submitted").iterdir()] == [ME]
+
+
+@pytest.mark.parametrize("name", ["nothing", "++", f"{ME}+{LAB}", f"{ME}+{LAB}+no date+x", "a+another-lab+b+c"])
+def test_an_odd_name_stops_nobody(root, inbound, name):
+    (inbound / name).mkdir()
+    submit(inbound)
+    collect(root)
+    assert collected(root).exists()
+
+
+@pytest.mark.parametrize("secret", [None, "", "x" * 128, "../" * 40])
+def test_a_submission_without_the_secret_of_nbgrader_gets_one(root, inbound, secret):
+    submit(inbound, secret=secret)
+    assert "Handed in without nbgrader" in collect(root)
+    written = (collected(root) / "submission_secret.txt").read_text()
+    assert len(written) == 128 and written != secret
+    assert "Handed in without nbgrader" not in collect(root)
+
+
+def test_only_the_files_that_are_needed_are_taken(root, inbound):
+    folder = submit(inbound)
+    (folder / "large.bin").write_bytes(b"0" * 1000)
+    (folder / "inside").mkdir()
+    (folder / "inside" / f"{LAB}.ipynb").write_text(RELEASED)
+    collect(root)
+    names = sorted(path.name for path in collected(root).iterdir())
+    assert names == [f"{LAB}.ipynb", "submission_secret.txt", "timestamp.txt"]
+
+
+def test_without_an_exchange_the_message_says_what_to_do(root):
+    config = nbgrader_config(root)
+    config.Exchange.root = str(root.parent / "exchange")
+    Path(root.parent / "exchange" / "mlcourse" / "inbound").rmdir()
+    result = NbGraderAPI(config=config).collect(LAB)
+    assert not result["success"]
+    assert "release a lab first" in result["log"]

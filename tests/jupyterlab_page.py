@@ -1,0 +1,95 @@
+"""A student at the keyboard of JupyterLab, for tests in a browser."""
+
+import bisect
+
+import nbformat
+
+from coursegrader.labs import grade_id
+from mlcourse.student.notebooks import read
+
+
+class Student:
+    """A student at the keyboard, with one lab open in JupyterLab."""
+
+    def __init__(self, page, path):
+        self.page, self.path = page, path
+        self.cells = nbformat.read(path, as_version=4).cells
+
+    def go_to(self, name):
+        """Select a cell by its grade_id."""
+        self.page.locator(".jp-Notebook").evaluate("notebook => notebook.focus()")  # a button may have the focus
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("Escape")
+        number = [grade_id(cell) for cell in self.cells].index(name)
+        # The arrow keys pass over folded cells
+        keys = [at for at, cell in enumerate(self.cells) if not cell.metadata.get("jupyter", {}).get("source_hidden")]
+        active = self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
+        for _ in range(10):
+            now = int(active.get_attribute("data-windowed-list-index"))
+            if now == number:
+                return active
+            steps = bisect.bisect_left(keys, number) - bisect.bisect_left(keys, now)
+            for _ in range(abs(steps)):
+                self.page.keyboard.press("ArrowDown" if steps > 0 else "ArrowUp")
+        raise TimeoutError(f"the cursor did not come to {name}")
+
+    def answer(self, name, text):
+        cell = self.go_to(name)
+        self.page.keyboard.press("Enter")
+        cell.locator(".cm-content").wait_for()
+        self.page.keyboard.press("ControlOrMeta+a")
+        self.page.keyboard.insert_text(text)
+
+    def check(self, name, check):
+        """Click the button Check exercise, and return what one of the checks says."""
+        before = self.saved(check)["execution_count"] or 0
+        self.go_to(name)
+        self.page.get_by_role("button", name="Check exercise").click()
+        for _ in range(60):
+            cell = self.saved(check)
+            if (cell["execution_count"] or 0) > before and cell["outputs"]:
+                (output,) = cell["outputs"]
+                return "\n".join(output["traceback"]) if output["output_type"] == "error" else "".join(output["text"])
+            self.page.wait_for_timeout(500)
+        raise TimeoutError(f"{check} did not run")
+
+    def saved(self, name):
+        """Save the notebook, and return a cell of it by its grade_id."""
+        return next(cell for cell in self.save() if grade_id_of(cell) == name)
+
+    def choose(self, menu, item):
+        self.page.get_by_role("menuitem", name=menu, exact=True).click()
+        self.page.get_by_role("menuitem", name=item, exact=True).click()
+
+    def idle(self):
+        indicator = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+        indicator.wait_for(state="attached", timeout=120_000)  # a narrow toolbar does not show it
+
+    def finished(self):
+        """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
+        for _ in range(120):
+            self.idle()
+            cells = self.save()
+            counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
+            if counts == list(range(1, len(counts) + 1)):
+                return cells
+            self.page.wait_for_timeout(1000)
+        raise TimeoutError(f"cells that did not run: {counts}")
+
+    def save(self):
+        self.page.keyboard.press("ControlOrMeta+s")
+        self.page.locator(".jp-DirtyIndicator, .lm-mod-current.jp-mod-dirty").wait_for(state="detached")
+        return read(self.path)["cells"]
+
+    def press(self, button):
+        """Click Validate or Hand in, and return the tab with the results."""
+        self.page.get_by_role("button", name=button, exact=True).click()
+        results = self.page.locator(".mlcourse-results")
+        results.get_by_text("Running the lab").wait_for()
+        results.locator(".mlcourse-total").wait_for(timeout=180_000)
+        return results
+
+
+def grade_id_of(cell):
+    """Return the grade_id of a cell as `mlcourse.student.notebooks.read` returns it, None if it has none."""
+    return cell["metadata"].get("nbgrader", {}).get("grade_id")
