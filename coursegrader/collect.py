@@ -63,6 +63,7 @@ from mlcourse.student.notebooks import HAND_IN
 LATE_IN_CANVAS = "late-in-canvas.txt"
 SAYS_LATE = "Canvas says that it was late."
 MAX_ENTRIES = 20_000  # of a student
+MAX_NOTEBOOKS = 1000  # of a student
 MAX_CLASS_ENTRIES = 200_000
 MAX_DEPTH = 20  # of nested folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
@@ -77,7 +78,9 @@ MARK = "_assignsubmission_"
 MOODLE = re.compile(rf"(?P<student>[^/]+){MARK}[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
 _UPLOADED = r"_(?:(?P<upload>\d{1,20})_(?P<file>[^/]+)|(?P<typed>text\.html|link\.html))"
 CANVAS = re.compile(r"(?P<name>[^/]+?)(?P<late>_LATE)?(?P<user>_\d{1,20})" + _UPLOADED, re.DOTALL)
+CANVAS_END = re.compile(r"(?P<user>_\d{1,20})" + _UPLOADED, re.DOTALL)
 CANVAS_ANONYMOUS = re.compile(r"(?P<late>LATE_)?(?P<name>anon)(?P<user>_[^\W_]+)" + _UPLOADED, re.DOTALL)
+NAMELESS = "file without a name"
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError)
 
 
@@ -126,6 +129,7 @@ class _HandedIn:
     version: tuple[int, int] | None = None  # Canvas: the number after the name, and that of the upload
     late: bool = False
     by_lms: bool = False
+    note: str | None = None
 
 
 @dataclass
@@ -163,7 +167,7 @@ def collect(
     people : sequence of Person
         The roster. Without one, nobody is looked for.
     keep : callable
-        Called with Moodle's numbers of the people of the roster, by student, before anything is collected.
+        Called with Moodle's numbers of the people of the roster whose files were collected, by student.
 
     Returns
     -------
@@ -178,7 +182,8 @@ def collect(
     source = instructor_notebook(root, lab)
     with ExitStack() as opened:
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
-        classes = [_by_student(_files(path, opened), lab, labs) for path in files]
+        ids = {one.lms_user_id for one in people if one.lms_user_id}
+        classes = [_by_student(_files(path, opened), lab, labs, ids) for path in files]
         return _collect_classes(classes, lab, source, root, people, keep)
 
 
@@ -216,19 +221,23 @@ def collect_folders(lab: str, folders: dict[str, Path], root: Path, people: Sequ
 def _collect_classes(classes, lab, source, root, people, keep):
     """Collect the files of each student in each class."""
     found = _matched(classes, list(people), lab, root)
-    keep({one.person.student: one.number for one in found.values() if one.person and one.number})
     names = {student: one.person.student if one.person else student for student, one in found.items()}
     alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
-    collected = []
-    for students in classes:
-        for student in sorted(students):
-            name, matched = names.get(student, student), found.get(student, Match())
-            if name in alike:
-                collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
-                continue
-            one = _collect_student(name, students[student], lab, source, root)
-            notes = [*filter(None, [matched.note]), *one.notes]
-            collected.append(replace(one, notes=notes))
+    collected, numbers = [], {}
+    try:
+        for students in classes:
+            for student in sorted(students):
+                name, matched = names.get(student, student), found.get(student, Match())
+                if name in alike:
+                    collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
+                    continue
+                one = _collect_student(name, students[student], lab, source, root)
+                notes = [*filter(None, [matched.note]), *one.notes]
+                collected.append(replace(one, notes=notes))
+                if matched.person and matched.number and one.path:
+                    numbers[name] = matched.number
+    finally:
+        keep(numbers)
     return collected
 
 
@@ -298,11 +307,11 @@ def _files_of_zip(path: Path, opened: ExitStack, most: int) -> list[_File]:
         raise _Unusable(f"it is not a zip ({error})") from None
     entries = archive.infolist()
     names = [directory.names.get(number, entry.filename) for number, entry in enumerate(entries)]
-    paths = [name.replace("\\", "/") for name in names]
+    paths = [name.replace("\\", "/") or NAMELESS for name in names]
     return [
         _File(path, _date(entry), partial(archive.open, entry), _problem(entry, path))
         for entry, path in zip(entries, paths, strict=True)
-        if not entry.is_dir()
+        if not path.endswith("/")
     ]
 
 
@@ -362,6 +371,8 @@ def _date(entry):
 
 
 def _problem(entry, path):
+    if path == NAMELESS:
+        return "it has no name"
     if _leads_out(path):
         return "its path leads out of the zip"
     if not is_text(path):
@@ -389,14 +400,14 @@ def _is_ignored(path):
 # Students of the files
 
 
-def _by_student(files: list[_File], lab: str, labs: set[str]) -> dict[str, list[_HandedIn]]:
+def _by_student(files: list[_File], lab: str, labs: set[str], ids: set[str]) -> dict[str, list[_HandedIn]]:
     """Return the files of each student, by the student's name in the zip or the folder."""
     students, hidden = {}, {}
     seen = [file.path for file in files if not _is_ignored(file.path)]
     top = _common_folder(seen or [file.path for file in files], labs)
     for file in files:
         path = file.path.removeprefix(top)
-        student, handed_in = _assigned(file, path, lab)
+        student, handed_in = _assigned(file, path, lab, ids)
         if not _is_ignored(handed_in.name if handed_in.by_lms else path):
             students.setdefault(student, []).append(handed_in)
         elif path.lower().endswith((".ipynb", ".zip")) and (handed_in.by_lms or not _is_ignored(student)):
@@ -444,19 +455,30 @@ def _is_long(name):
     return len(name.encode(errors="surrogatepass")) > MAX_NAME_BYTES
 
 
-def _assigned(file, path, lab):
-    """Return the student to whom a file belongs, and the file as that student's."""
+def _assigned(file, path, lab, ids):
+    """Return the student to whom a file belongs, and the file as that student's; `ids` are those of Canvas."""
     folder, _, name = path.partition("/")
     if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
     if match := MOODLE.fullmatch(path):
         return match["student"], _HandedIn(match["file"], file, by_lms=True)
-    if match := CANVAS_ANONYMOUS.fullmatch(path) or CANVAS.fullmatch(path):
+    if readings := _readings_of_canvas(path):
+        note = None
+        if len(readings) > 1:
+            readings = [one for one in readings if one[2]["user"][1:] in ids]
+            if len(readings) != 1:
+                note = (
+                    "Left apart: its name has several numbers that may be the student's ID of Canvas, see whose it is."
+                )
+                kind = PurePosixPath(path).suffix.lower()
+                return PurePosixPath(path).stem, _HandedIn(f"{lab}{kind}", file, note=note)
+            note = f"Its name has several numbers; only {readings[0][2]['user'][1:]} is an ID of Canvas on the roster."
+        student, late, match = readings[0]
         name = PurePosixPath(match["file"] or match["typed"])
         again = re.fullmatch(r"(.+)-([1-9]\d{0,3})", name.stem)
         version = (int(again[2]) if again else 0, int(match["upload"] or 0))
         name = f"{again[1]}{name.suffix}" if again else str(name)
-        return match["name"] + match["user"], _HandedIn(name, file, version, bool(match["late"]), by_lms=True)
+        return student + match["user"], _HandedIn(name, file, version, late, by_lms=True, note=note)
     if _leads_out(path):
         return path, _HandedIn(path, file)
     if name:
@@ -464,6 +486,24 @@ def _assigned(file, path, lab):
     stem, kind = PurePosixPath(path).stem, PurePosixPath(path).suffix
     student = re.sub(rf"(^|[-_ ]+)({HAND_IN})?{re.escape(lab)}.*", "", stem, flags=re.IGNORECASE | re.DOTALL)
     return student, _HandedIn(f"{lab}{kind}" if kind == ".ipynb" else path, file)
+
+
+def _readings_of_canvas(path):
+    """Return each way to read the name of a file as one of Canvas: the student's name, whether it was late, the rest.
+
+    There are several if numbers stand at the end of the student's name or at the beginning of the file's, both of which
+    students choose.
+    """
+    if not CANVAS.fullmatch(path) and not CANVAS_ANONYMOUS.fullmatch(path):
+        return []
+    ends = [CANVAS_END.fullmatch(path, at) for at, sign in enumerate(path) if at and sign == "_"]
+    readings = {one.start(): (path[: one.start()], one) for one in ends if one}
+    if anonymous := CANVAS_ANONYMOUS.fullmatch(path):
+        readings[anonymous.start("user")] = (path[: anonymous.start("user")], anonymous)
+    return [
+        (name.removesuffix("_LATE").removeprefix("LATE_"), name.endswith("_LATE") or name == "LATE_anon", one)
+        for name, one in readings.values()
+    ]
 
 
 def identifier(name: str) -> str:
@@ -519,6 +559,7 @@ def _collect_student(student, handed_in, lab, source, root):
     except GradingError as error:
         return Collected(shown(student or handed_in[0].file.path), None, [f"Not collected: {error}."])
     notes = [SAYS_LATE] if any(one.late for one in handed_in) else []
+    notes += _first_of(list(dict.fromkeys(one.note for one in handed_in if one.note)))
     try:
         # In the course folder, so that unpacked files only need to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
@@ -610,6 +651,9 @@ def _unpacked(handed_in, folder, budget, notes):
         # Zips come last: one may use up the budget
         for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
             for file, name in _notebooks_in(one, folder, opened, budget, notes):
+                if len(notebooks) == MAX_NOTEBOOKS:
+                    notes.append(f"Left out {shown(name)}: it is one of more than {MAX_NOTEBOOKS} notebooks.")
+                    continue
                 target = folder / f"notebook-{len(notebooks)}" / shown(PurePosixPath(name).name)[-60:]
                 try:
                     target.parent.mkdir(exist_ok=True)

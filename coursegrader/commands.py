@@ -174,20 +174,23 @@ def publish(options):
 
 
 def roster(options):
-    """Put the people of a CSV on the roster, and print who is not in it."""
+    """Put the people of a CSV on the roster, print who is not in it, and return 1 if somebody was left out."""
     from coursegrader.files import one_at_a_time
     from coursegrader.grade import gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.roster import FILE, update_roster
 
     with one_at_a_time(options.root), gradebook_of(nbgrader_config(options.root)) as gradebook:
-        people, absent = update_roster(options.file, gradebook, options.root)
+        people, absent, left_out = update_roster(options.file, gradebook, options.root)
     print(f"On the roster: {len(people)} of {options.file}, in the gradebook and {FILE}.")
     if absent:
         print(
             f"Not in {options.file}, but still on the roster: {', '.join(absent)}. Delete the rows of those who have "
             f"left in {FILE}."
         )
+    for sentence in left_out:
+        print(f"Left out: {sentence}.", file=sys.stderr)
+    return 1 if left_out else 0
 
 
 def people_of(options):

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,10 +12,10 @@ from coursegrader import GradingError
 from coursegrader.files import write_whole
 from coursegrader.people import NOTHING, Person
 from coursegrader.standing import Class, classes, labs_handed_in, refuse_unfinished
+from coursegrader.tables import cell, for_moodle, number
 
 STYLES = ("spreadsheet", "moodle", "canvas")
 IDENTIFIERS = ("Email address", "ID number", "Username")
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # first characters of formulas in spreadsheets, also in full width
 
 
 def export(
@@ -99,7 +98,10 @@ def export(
     else:
         rows = _canvas(students, of_labs, canvas_ids or {}, roster)
     table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
+    texts = ([cell(value) for value in row] for row in rows)
+    if style == "moodle":
+        texts = ([for_moodle(value) if isinstance(value, str) else value for value in row] for row in texts)
+    csv.writer(table, lineterminator="\n").writerows(texts)
     write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
     tell_of(of_labs, tell)
     return root / to
@@ -121,9 +123,9 @@ def _spreadsheet(students, of_labs):
     due = {lab for lab, of_class in results.items() if any(one.lateness.due for one in of_class.values())}
     headings = []
     for one in of_labs:
-        headings.append(f"{one.lab} (of {_number(one.largest)})")
+        headings.append(f"{one.lab} (of {number(one.largest)})")
         headings += [f"{one.lab} before late penalty", f"{one.lab} lateness"] if one.lab in due else []
-    total_heading = f"Total (of {_number(total)})"
+    total_heading = f"Total (of {number(total)})"
     yield ["Student", "Last name", "First name", "Email", *headings, total_heading, "Percent", "Late penalty"]
     for student in students:
         cells, own = [], {lab: of_class.get(student.id) for lab, of_class in results.items()}
@@ -185,17 +187,3 @@ def _canvas(students, of_labs, canvas_ids, roster):
 
 def _canvas_name(student: Student):
     return ", ".join(part for part in (student.last_name, student.first_name) if part) or student.id
-
-
-def cell(value: str | float | None) -> str | float:
-    """Return a value for the file: texts are escaped so that no spreadsheet takes them for formulas."""
-    if isinstance(value, str):
-        # Many spreadsheets end a cell at a semicolon, and read what follows a quotation mark as its text
-        value = re.sub(r"""([;\t|\r\n][\s"']*)(?=[=+@＝＋－＠-])""", r"\1'", value)
-        return f"'{value}" if value.startswith(FORMULA) else value
-    return "" if value is None else _number(value)
-
-
-def _number(value):
-    rounded = round(float(value), 2)
-    return int(rounded) if rounded.is_integer() else rounded

@@ -155,6 +155,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         check_deadlines(gradebook, root)
+        people = read_roster(gradebook, root)  # before anything is graded: it may be broken
         record = Recorder(gradebook, lab, root, graded)
         if cells := cells_that_differ(source, gradebook, lab):
             raise GradingError(
@@ -234,7 +235,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
         recorded = submitted(gradebook, gradebook.find_assignment(lab))
         summary.overdue = sum(lateness(*one, deadlines, root, config).days > 0 for one in recorded)
         summary.notes += [(FILE, sentence) for sentence in say_unknown(deadlines, gradebook, root)]
-        summary.silent = len(handed_in_nothing(read_roster(gradebook, root), lab, gradebook, root))
+        summary.silent = len(handed_in_nothing(people, lab, gradebook, root))
     summary.seconds = time.monotonic() - begin
     return summary
 

@@ -20,6 +20,7 @@ import ast
 import contextlib
 import hashlib
 import html
+import json
 import re
 import shutil
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
@@ -264,7 +266,7 @@ def leaks(secrets: Iterable[str], text: str) -> list[str]:
 
 
 def text_of(name: str, content: bytes) -> str:
-    """Return the text of a file and, for a page or a notebook, also the text that a person reads.
+    """Return the text of a file and, for a page or a notebook, also the texts that a person reads.
 
     Parameters
     ----------
@@ -279,11 +281,23 @@ def text_of(name: str, content: bytes) -> str:
     """
     text = content.decode("utf-8", "ignore")
     if name.endswith(".ipynb"):
-        with contextlib.suppress(Exception):  # of a damaged notebook, the raw text remains
-            text += "".join(f"\n{cell.source}" for cell in nbformat.reads(text, as_version=4).cells)
-    if name.endswith(".html"):
+        with contextlib.suppress(ValueError, RecursionError):  # of a damaged notebook, the raw text remains
+            text += "\n" + strip_ansi("\n".join(_texts(json.loads(text))))
+    if name.lower().endswith((".html", ".htm", ".ipynb")):
         text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
     return text
+
+
+def _texts(content):
+    """Give every text in the content of a JSON file: sources, outputs, and the keys and values of metadata."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict):
+        yield from content
+        content = content.values()
+    if not isinstance(content, str | int | float | None):
+        for part in content:
+            yield from _texts(part)
 
 
 def squeezed(text: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NOTHING = "handed in nothing"
+BY_NAME = "Found by the name alone: look whose it is if students may change their names."
 # Moodle replaces `_` in names by a space before it adds its number
 NUMBERED = re.compile(r"(?P<name>[^_]+)_(?P<number>\d{1,20})")
 
@@ -37,7 +38,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Match:
-    """Whose a student's files are: the person, if one is found, Moodle's number, and else a sentence why not."""
+    """Whose a student's files are: the person, if one is found, Moodle's number, and a sentence on why, or why not."""
 
     person: Person | None = None
     number: str | None = None
@@ -48,8 +49,8 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
     """Find the person of the roster to whom the files of each name belong.
 
     Students choose their names, so a name alone never takes the place of another. A number of Moodle's that the roster
-    has for the lab decides; a name decides only if one number and one person have it, and nothing was collected for
-    that person or under that name.
+    has for the lab decides, if the name is that of its person. Without one, a name decides only if one number and one
+    person have it, and nothing was collected for that person or under that name; a note says so.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
     of_canvas = {one.lms_user_id: one for one in people if one.lms_user_id}
     named = defaultdict(list)
     for one in people:
-        for name in {folded(one.first_name + one.last_name), folded(one.last_name + one.first_name)} - {""}:
+        for name in _names(one):
             named[name].append(one)
     students = {one.student: one for one in people}
     for name, kind in kinds.items():
@@ -87,7 +88,7 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
             person = students.get(identifiers.get(name))
             found[name] = Match(person, note=None if person else "Not on the roster.")
         elif parts["number"] in known:
-            found[name] = Match(known[parts["number"]], parts["number"])
+            found[name] = _by_number(parts, known[parts["number"]], bearers)
         else:
             found[name] = _by_name(parts, named[folded(parts["name"])], bearers, lab, root)
     for name, one in found.items():
@@ -101,8 +102,29 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
 
 
 def folded(name: str) -> str:
-    """Return the letters and digits of a name, without case and accents."""
-    return "".join(sign for sign in unicodedata.normalize("NFKD", name).casefold() if sign.isalnum())
+    """Return the letters and digits of a name, without case and accents; the signs of vowels in Hindi are letters."""
+    return "".join(
+        sign
+        for sign in unicodedata.normalize("NFKD", name).casefold()
+        if sign.isalnum() or (unicodedata.category(sign)[0] == "M" and not unicodedata.combining(sign))
+    )
+
+
+def _names(person):
+    """Return a person's name as `folded`, in both orders; nothing if it is not known."""
+    return {folded(person.first_name + person.last_name), folded(person.last_name + person.first_name)} - {""}
+
+
+def _by_number(parts, person, bearers):
+    number, names = parts["number"], _names(person)
+    if names and folded(parts["name"]) not in names:
+        return Match(
+            note=f"Left apart: Moodle's number {number} is that of {person.student} in roster.csv, who has another "
+            "name there; see whose it is. Correct the number, or bring the roster up to date if the name has changed."
+        )
+    if any(bearers[name] for name in names):
+        return Match(person, number, f"Others, too, handed in under the name of {person.student}: look at all of them.")
+    return Match(person, number)
 
 
 def _by_name(parts, alike, bearers, lab, root):
@@ -114,14 +136,17 @@ def _by_name(parts, alike, bearers, lab, root):
         return Match(note=f"Left apart: {names} of the roster have this name; {decide}.")
     (person,) = alike
     if number := person.numbers.get(lab):
-        return Match(note=f"Left apart: {person.student} of the roster has this name, but Moodle's number {number}.")
+        return Match(
+            note=f"Left apart: {person.student} of the roster has this name, but Moodle's number {number}; look at "
+            f"this file and at that of {person.student}. If this one is right, {decide}."
+        )
     if bearers[folded(parts["name"])] > 1:
         return Match(note=f"Left apart: others, too, handed in under the name of {person.student}; {decide}.")
     if (root / "submitted" / person.student / lab).exists():
         return Match(
             note=f"Left apart: something else was collected for {person.student}, who has this name; {decide}."
         )
-    return Match(person, parts["number"])
+    return Match(person, parts["number"], BY_NAME)
 
 
 def _collected_before(identifier, person, lab, root):

@@ -2,8 +2,9 @@
 
 ``mlcourse publish TARGET`` writes a folder or pushes to a git remote. A publication is one commit. The files that the
 course and the students' repository share are copied; the others are written from the templates in ``students/``.
-Before anything is written, every file to be published, and every file of every earlier publication, is searched for
-lines of solutions, hidden tests, mark schemes and the answers in ``tests/answers``.
+Before anything is written, every file to be published, and every file and message of every earlier publication, is
+searched for lines of solutions, hidden tests, mark schemes and the answers in ``tests/answers``, and for the secret of
+the course.
 """
 
 import contextlib
@@ -20,9 +21,22 @@ import jinja2
 import yaml
 
 from coursegrader import GradingError
-from coursegrader.labs import LEAST, MARKERS, REGIONS, given_text, leaks, read_labs, secret_lines, squeezed, text_of
+from coursegrader.labs import (
+    LEAST,
+    MARKERS,
+    REGIONS,
+    given_text,
+    leaks,
+    nbgrader_config,
+    read_labs,
+    secret_lines,
+    squeezed,
+    text_of,
+)
+from coursegrader.secret import Secret, secret_file
 from mlcourse.setup_cell import STUDENTS_BRANCH, students_repository
 from mlcourse.student.submit import where_to_hand_in
+from mlcourse.student.update import git_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = Path(__file__).with_name("students")
@@ -30,6 +44,8 @@ COPIED = ("data", "mlcourse", ".ci/setup", ".gitattributes", "CITATION.cff", "LI
 # Files and folders of the course that have no place in the students' repository, nor in its history
 PRIVATE = ("solutions", "source", "tests", "coursebook", "coursegrader", "submitted", "autograded", "feedback")
 PRIVATE += ("gradebook.db", "secret.json")
+# Kinds of files with pictures and arrays, which are published although they cannot be searched
+NO_TEXT = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".npy", ".npz", ".nc", ".tif", ".tiff", ".parquet")
 # Lines that every program may have
 COMMON = re.compile(r"except \w+( as \w+)?:|raise NotImplementedError\(\)|(from [\w.]+ )?import [\w., ]+")
 # Every change of every file in every commit
@@ -91,10 +107,11 @@ def secrets_of(root: Path) -> dict[str, str]:
     -------
     dict of str
         For each line of at least `LEAST` visible characters in a solution, a hidden test, a mark scheme or a file of
-        ``tests/answers``, where it stands. Lines that a lab gives to students are left out.
+        ``tests/answers``, where it stands. Lines that a lab gives to students are left out. The secret of the course is
+        among them, if there is one yet.
     """
     sources = read_labs(root)
-    found = {}
+    found = dict.fromkeys(_secret_of_course(root), "the secret of the course")
     for path in sorted((root / "tests" / "answers").glob("*.yml")):
         lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
         found |= dict.fromkeys((line for line in lines if len(squeezed(line)) >= LEAST), f"tests/answers/{path.name}")
@@ -103,6 +120,11 @@ def secrets_of(root: Path) -> dict[str, str]:
             found |= dict.fromkeys(secret_lines(source, region), f"the {region.lower()} of {lab}")
     given = set(leaks(found, "\n".join(map(given_text, sources.values()))))
     return {line: place for line, place in found.items() if line not in given and not COMMON.fullmatch(line)}
+
+
+def _secret_of_course(root):
+    path = secret_file(nbgrader_config(root))
+    return [Secret(path).secret.hex()] if path.exists() else []
 
 
 @contextlib.contextmanager
@@ -133,7 +155,7 @@ def _check_target(folder, target):
             raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
         return
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
-        if path.strip("\n").split("/")[0] in PRIVATE:
+        if path.strip("\n").split("/")[0].casefold() in PRIVATE:
             commit = _git(folder, *HISTORY, "--max-count=1", "--format=%h", "--", path.strip("\n"))
             raise GradingError(
                 f"{name} is no repository for students, since it holds {path} (commit {commit}): name an empty one"
@@ -171,6 +193,12 @@ def _chosen_labs(root, labs, before):
 def _files(root, labs):
     """Return the content of all files to publish, by name."""
     names = _tracked(root, [*COPIED, *(f"labs/{lab}/{lab}.ipynb" for lab in labs)])
+    for name in names:
+        if (root / name).resolve() != root.resolve() / name:
+            raise GradingError(
+                f"nothing was published, since {name} is a link to {(root / name).resolve()}: put a file there, or "
+                "take the link out"
+            )
     files = {name: (root / name).read_bytes() for name in names}
     students = students_repository(root)
     course = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
@@ -209,19 +237,33 @@ def _check_secrets(files, folder, secrets):
     checked = {hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() for content in files.values()}
     for line in _git(folder, "rev-list", "--all", "--objects").splitlines():
         sha, _, name = line.partition(" ")
-        if name and sha not in checked and _git(folder, "cat-file", "-t", sha) == "blob":
+        if sha not in checked and _git(folder, "cat-file", "-t", sha) == "blob":
             checked.add(sha)
-            commit = _git(folder, *HISTORY, "--format=%h", f"--find-object={sha}").splitlines()[-1]
-            content = _git_bytes(folder, "cat-file", "blob", sha)
-            _check_file(name, content, secrets, f" in commit {commit} of the target")
+            commits = _git(folder, *HISTORY, "--format=%h", f"--find-object={sha}").splitlines()
+            where = f" in commit {commits[-1]} of the target" if commits else f" in object {sha[:7]} of the target"
+            _check_file(name or "a tag", _git_bytes(folder, "cat-file", "blob", sha), secrets, where)
+    for command in (("log", "--all", "--format=%B"), ("for-each-ref", "--format=%(contents)")):
+        message = _git(folder, *command).encode("utf-8", "replace")
+        _check_file("a message", message, secrets, " of a commit or tag of the target")
 
 
 def _check_file(name, content, secrets, where):
+    mend = "begin with an empty repository" if where else "take it out"
+    if not name.lower().endswith(NO_TEXT) and not _is_text(content):
+        raise GradingError(
+            f"nothing was published, since {name}{where} cannot be searched for solutions: it is no text in UTF-8, and "
+            f"no file of {', '.join(NO_TEXT)}; {mend}"
+        )
     if found := leaks(secrets, text_of(name, content)):
         is_marker = found[0] in MARKERS
         what = f"the marker {found[0]}" if is_marker else f"a line of {secrets[found[0]]}: {found[0]}"
-        mend = "begin with an empty repository" if where else "take it out"
         raise GradingError(f"nothing was published, since {name}{where} holds {what}; {mend}")
+
+
+def _is_text(content):
+    with contextlib.suppress(UnicodeDecodeError):
+        return "\0" not in content.decode("utf-8")
+    return False
 
 
 def _begin(folder):
@@ -265,7 +307,7 @@ def _subject(new, changed):
 
 def without_password(text: str) -> str:
     """Return a text without the user and the password of the addresses in it."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
+    return re.sub(r"(?<=://)\S*@", "", text)
 
 
 def _git(folder, *arguments):
@@ -276,7 +318,11 @@ def _git_bytes(folder, *arguments):
     """Run git in a folder and return what it printed."""
     try:
         done = subprocess.run(
-            ["git", "-c", "core.quotepath=off", *arguments], cwd=folder, capture_output=True, check=False
+            ["git", "--no-replace-objects", "-c", "core.quotepath=off", *arguments],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            env=git_environment(),
         )
     except FileNotFoundError:
         raise GradingError("there is no git on this machine: install it, and run the same command again") from None

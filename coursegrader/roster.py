@@ -4,7 +4,8 @@ These columns are read; case does not matter, and others are ignored:
 
 - Moodle, the table of participants or the export of grades (docs.moodle.org, "Grade export" and "Participants"): "First
   name", "Last name" (or "Surname"), "ID number", "Username", "Email address", "Groups" (or "Group"). The identifier in
-  the gradebook is the first of ID number, Username and Email address that everybody has;
+  the gradebook is the first of ID number, Username and Email address that everybody has, and remains that in later
+  files;
 - Canvas, the export of the gradebook (`lib/gradebook_exporter.rb` of Canvas): "Student" as "Last, First", or "LastName"
   and "FirstName", "ID", "SIS User ID", "SIS Login ID", "Section". The identifier is the first of SIS Login ID, SIS User
   ID and ID that everybody has. The rows "Points Possible" and "Student, Test" are nobody's;
@@ -13,6 +14,7 @@ These columns are read; case does not matter, and others are ignored:
 The file may begin with a byte order mark; commas, semicolons, tabs or colons separate its columns, as Moodle offers.
 """
 
+import contextlib
 import csv
 import io
 import re
@@ -27,6 +29,7 @@ from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.scores import one_line
 from coursegrader.submissions import shown
+from coursegrader.tables import cell, uncelled
 
 FILE = "roster.csv"
 IN_GRADEBOOK = ("last_name", "first_name", "email", "lms_user_id")
@@ -54,12 +57,14 @@ CANVAS = {
 }
 PLAIN = {"id": "student", "last name": "last_name", "first name": "first_name", "email": "email", "group": "group"}
 BY = {"moodle": ("id_number", "username", "email"), "canvas": ("username", "id_number", "lms_user_id")}
+NAMED = {"student": "an id", "id_number": "an ID number", "username": "a Username", "email": "an Email address"}
+NAMED["lms_user_id"] = "an ID of Canvas"
 MEND = "save it as CSV with commas and in UTF-8, or delete it and type `mlcourse roster FILE` again"
 EXPORT_AGAIN = "export the list of participants again"
 NOBODY = re.compile(r"\s+Points Possible|Student, Test", re.IGNORECASE)
 
 
-def update_roster(file: Path, gradebook: Gradebook, root: Path) -> tuple[list[Person], list[str]]:
+def update_roster(file: Path, gradebook: Gradebook, root: Path) -> tuple[list[Person], list[str], list[str]]:
     """Put the people of a CSV on the roster; who is on it already is updated, and nobody leaves it.
 
     Parameters
@@ -75,14 +80,33 @@ def update_roster(file: Path, gradebook: Gradebook, root: Path) -> tuple[list[Pe
         The people of the `file`.
     absent : list of str
         The identifiers of those who are on the roster, but not in the `file`.
+    left_out : list of str
+        Sentences on the people of the `file` who were left out, since they have no good identifier, or another one than
+        the roster has for them.
 
     Raises
     ------
     GradingError
-        If the file cannot be read as a roster, or two people have one identifier; nothing is written then.
+        If the file cannot be read as a roster, two people have one identifier, or everybody would get another one;
+        nothing is written then.
     """
-    people = read_people(file)
     before = {one.student: one for one in read_roster(gradebook, root)}
+    people, left_out = read_people(file, before)
+    others = _with_other_identifiers(people, before)
+    for one, known in others:
+        of = f", that of {before[one.student].name}," if one.student in before else ""
+        sentence = (
+            f"{known.name} is {known.student} on the roster, but {one.student}{of} in {file}: correct that; if the new "
+            f"identifier is right, delete the row of {known.student} in {FILE}, whose points then stay with that name"
+        )
+        left_out.append((one, sentence))
+    if others and not any(one.student in before for one in people):
+        one, known = others[0]
+        raise GradingError(
+            f"{file} would give the people on the roster other identifiers, {known.name} {one.student} in the place of "
+            f"{known.student}: {EXPORT_AGAIN} with the columns of before"
+        )
+    people = [one for one in people if all(one is not other for other, _ in others)]
     absent = sorted(before.keys() - {one.student for one in people})
     for one in people:
         if old := before.get(one.student):
@@ -90,21 +114,48 @@ def update_roster(file: Path, gradebook: Gradebook, root: Path) -> tuple[list[Pe
             for name in (*IN_GRADEBOOK, *IN_FILE):
                 setattr(one, name, getattr(one, name) or getattr(old, name))
     everybody = [*people, *(before[student] for student in absent)]
+    # They have not left, although the file does not name them well
+    unsure = {known.student for _, known in _with_other_identifiers([one for one, _ in left_out], before)}
+    unsure |= {one.student for one, _ in left_out}
     _refuse_alike(everybody, file)
     for one in people:
         known = {name: getattr(one, name) for name in IN_GRADEBOOK if getattr(one, name)}
         gradebook.update_or_create_student(one.student, **known)
     write_roster(everybody, root)
-    return people, absent
+    return people, [student for student in absent if student not in unsure], [sentence for _, sentence in left_out]
 
 
-def read_people(file: Path) -> list[Person]:
+def _with_other_identifiers(people, before):
+    """Return those of a file who have another identifier than before, each with the person of the roster."""
+    found = []
+    for name in ("id_number", "username", "email", "lms_user_id"):
+        known = {getattr(one, name).casefold(): one for one in before.values() if getattr(one, name)}
+        for one in people:
+            old = known.get(getattr(one, name).casefold())
+            if old and old.student != one.student and all(one is not other for other, _ in found):
+                found.append((one, old))
+    return found
+
+
+def read_people(file: Path, before: Container[str] = ()) -> tuple[list[Person], list[tuple[Person, str]]]:
     """Return the people in a CSV of Moodle or Canvas, or in one with the columns id, last name and first name.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+    before : container of str
+        The identifiers of the people on the roster: they remain in the column that has most of them.
+
+    Returns
+    -------
+    people : list of Person
+    left_out : list of (Person, str)
+        People without an identifier, or with one that cannot be used, each with a sentence.
 
     Raises
     ------
     GradingError
-        If it is not UTF-8, lacks columns, or has a row without an identifier.
+        If it is not UTF-8, lacks columns, or has nobody with an identifier.
     """
     columns, rows = read_table(file, MOODLE | CANVAS | PLAIN, EXPORT_AGAIN)
     kind, fields = _kind(columns, file)
@@ -122,21 +173,32 @@ def read_people(file: Path) -> list[Person]:
         people.append((line, texts))
     if not people:
         raise GradingError(f"{file} names nobody: {EXPORT_AGAIN}")
-    chosen = "student" if kind == "plain" else _identifying(kind, [texts for _, texts in people])
-    result = []
+    chosen = "student" if kind == "plain" else _identifying(kind, [texts for _, texts in people], before)
+    result, left_out, raw = [], [], {}
     for line, texts in people:
+        one = Person(**{**texts, "student": ""})
         if not texts.get(chosen):
-            columns = "an ID number, a Username or an Email address" if kind == "moodle" else "an id"
-            raise GradingError(
-                f"line {line} of {file} has nothing that identifies the person: give everybody {columns}"
-            )
+            what = f"has nothing that identifies the person ({one.name}): give everybody {NAMED[chosen]}"
+            left_out.append((one, f"line {line} of {file} {what}"))
+            continue
         try:
             student = identifier(texts[chosen])
         except GradingError as error:
-            raise GradingError(f"line {line} of {file}: {error}") from None
+            left_out.append((one, f"line {line} of {file}: {error}"))
+            continue
+        raw.setdefault(student.casefold(), set()).add(texts[chosen])
         result.append(Person(**{**texts, "student": student}))
+    if not result:
+        raise GradingError(left_out[0][1])
+    for one in result:
+        if len(texts := sorted(raw[one.student.casefold()])) > 1:
+            both = " and ".join(shown(text) for text in texts[:2])
+            left_out.append(
+                (one, f"{one.name}: {both} would both be {one.student}: give one of them another identifier")
+            )
+    result = [one for one in result if len(raw[one.student.casefold()]) == 1]
     _refuse_alike(result, file)
-    return result
+    return result, left_out
 
 
 def read_table(file: Path, known: Container[str], mend: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -160,9 +222,9 @@ def read_table(file: Path, known: Container[str], mend: str) -> tuple[list[str],
     def parsed(sign):
         return [column.strip().casefold() for column in next(csv.reader([first], delimiter=sign), [])]
 
-    sign = max(",;\t:", key=lambda sign: sum(column in known for column in parsed(sign)))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
     try:
+        sign = max(",;\t:", key=lambda sign: sum(column in known for column in parsed(sign)))
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
         next(reader, None)
         return parsed(sign), [(reader.line_num, row) for row in reader]
     except csv.Error as error:
@@ -185,11 +247,20 @@ def _kind(columns, file):
     )
 
 
-def _identifying(kind, rows):
-    """Return the first field that everybody has; else the first that anybody has."""
+def _identifying(kind, rows, before):
+    """Return the field with most of the people of `before`; else the first that everybody has, or most people have."""
     fields = BY[kind]
+    known = {name: sum(_is_known(row.get(name), before) for row in rows) for name in fields}
+    if any(known.values()):
+        return max(fields, key=known.get)
     complete = [name for name in fields if all(row.get(name) for row in rows)]
     return next(iter(complete), None) or max(fields, key=lambda name: sum(bool(row.get(name)) for row in rows))
+
+
+def _is_known(text, before):
+    with contextlib.suppress(GradingError):
+        return bool(text) and identifier(text) in before
+    return False
 
 
 def _text(value):
@@ -223,7 +294,9 @@ def read_roster(gradebook: Gradebook, root: Path) -> list[Person]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
-            rows = list(reader)
+            rows = [
+                {key: uncelled(text) if isinstance(text, str) else text for key, text in row.items()} for row in reader
+            ]
         missing = {"student", *IN_FILE} - set(reader.fieldnames or ())
     except (OSError, ValueError, csv.Error) as error:
         raise GradingError(f"{path} cannot be read ({error}): {MEND}") from None
@@ -256,7 +329,7 @@ def write_roster(people: list[Person], root: Path) -> None:
     writer.writerow(["student", *IN_FILE, *labs])
     for one in sorted(people, key=lambda one: one.student):
         texts = [getattr(one, name) for name in IN_FILE]
-        writer.writerow([one.student, *texts, *(one.numbers.get(lab, "") for lab in labs)])
+        writer.writerow([*map(cell, (one.student, *texts)), *(one.numbers.get(lab, "") for lab in labs)])
     write_whole(root / FILE, table.getvalue())
 
 

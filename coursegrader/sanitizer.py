@@ -16,6 +16,7 @@ import re
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -35,6 +36,7 @@ COLOURED_CHARACTERS = 50_000  # of a code cell with highlighted syntax
 COLOURED_LINE = 500
 HTML_CHARACTERS = 200_000  # of a table or other HTML output
 DEPTH = 50  # of nested tags
+LAZY_LINES = 10  # of a quote in Markdown that do not begin with `>`: it ends with the last of them
 NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each row is extended to the length of the first
 TABLE_CELLS = 10_000  # of all tables in Markdown of a page
@@ -395,6 +397,22 @@ def _small_table(rule):
     return table
 
 
+def _short_quote(rule):
+    """Return the rule for quotes with a limited number of lines without `>`.
+
+    The rule reads on after such a line, but the quote may end there: then the rest is read again at the next quote.
+    """
+
+    def quote(state, first, last, silent):
+        if not silent:
+            starts = ((line, state.bMarks[line] + state.tShift[line]) for line in range(first, last))
+            lazy = (line for line, start in starts if not state.src.startswith(">", start))
+            last = next(islice(lazy, LAZY_LINES, None), last)
+        return rule(state, first, last, silent)
+
+    return quote
+
+
 def _markdown():
     parser = MarkdownIt("commonmark", {"html": True, "maxNesting": NESTING}).enable(["table", "strikethrough"])
     # Each search for references and for blocks of HTML may read the rest of the text
@@ -403,6 +421,8 @@ def _markdown():
     parser.disable(["fragments_join", "text_join"])
     parser.add_render_rule("text_special", RendererHTML.text)
     parser.block.ruler.at("table", _small_table(_rule(parser.block, "table")), {"alt": ["paragraph"]})
+    quote, ends = _rule(parser.block, "blockquote"), ["paragraph", "reference", "blockquote", "list"]
+    parser.block.ruler.at("blockquote", _short_quote(quote), {"alt": ends})
     parser.block.ruler.before("table", "formula", _formula_block, {"alt": ["paragraph", "blockquote", "list"]})
     parser.inline.ruler.before("escape", "formula", _formula)
     parser.inline.ruler.at("html_inline", _tag)

@@ -86,9 +86,11 @@ class Secret:
 
 
 def secret_of(config: Config) -> Secret:
-    """Return the secret of the course that a configuration of nbgrader belongs to.
+    """Return the secret of the course that a configuration of nbgrader belongs to, a new one if there is none."""
+    return Secret(secret_file(config))
 
-    Its file is ``c.GradeInSandbox.secret_file``, relative to the folder of the course.
-    """
+
+def secret_file(config: Config) -> Path:
+    """Return the file of the secret: ``c.GradeInSandbox.secret_file``, relative to the folder of the course."""
     root = Path(config.CourseDirectory.get("root", "."))
-    return Secret(root / config.GradeInSandbox.get("secret_file", FILE))
+    return root / config.GradeInSandbox.get("secret_file", FILE)

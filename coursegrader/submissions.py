@@ -486,8 +486,8 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
     """Choose the notebook to grade from those that a student handed in.
 
     The exact name of the lab, also with the ``HAND-IN-`` of `mlcourse submit`, comes first, then any name that contains
-    it, then any notebook with at least half of the lab's cells, of the first hundred. Among equals, the newest one is
-    taken.
+    it, then any notebook with at least half of the lab's cells, of the first hundred and of 20 MB in all. Among equals,
+    the newest one is taken.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
     exact = [path for path in paths if path.name in (f"{lab}.ipynb", f"{HAND_IN}{lab}.ipynb")]
     files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     alike = [path for path in files if lab.lower() in re.sub("[ _]+", "-", path.stem.lower())]
-    candidates = exact or alike or [path for path in files[:MAX_NOTEBOOKS] if _holds(path, source)]
+    candidates = exact or alike or [path for path in _readable(files) if _holds(path, source)]
     names = _first_of([shown(path.name) for path in paths])
     if not candidates:
         return None, [f"No notebook of {lab} was found, only {names}."] if paths else []
@@ -514,6 +514,15 @@ def choose_notebook(paths: list[Path], lab: str, source: NotebookNode) -> tuple[
     if not exact:
         repairs.append(f"The notebook was named {shown(chosen.name)}; its name should be {lab}.ipynb.")
     return chosen, repairs
+
+
+def _readable(files):
+    """Give the first files that together are not larger than one may be."""
+    left = MAX_BYTES
+    for path in files[:MAX_NOTEBOOKS]:
+        if (size := path.lstat().st_size) <= left:
+            left -= size
+            yield path
 
 
 def by_date(paths: Iterable[Path]) -> list[Path]:

@@ -19,13 +19,15 @@ from traitlets.config import Config
 
 from coursegrader import GradingError
 from coursegrader.deadlines import FILE, read_deadlines, readings
-from coursegrader.export import cell, tell_of
+from coursegrader.export import tell_of
 from coursegrader.files import write_whole
 from coursegrader.people import NOTHING, Person
 from coursegrader.standing import classes, refuse_unfinished
 from coursegrader.submissions import check_timestamp, read_timestamp, shown
+from coursegrader.tables import cell, for_moodle
 
-FIELD = re.compile(r'(?P<text>"(?:[^"]|"")*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)')
+# As PHP writes and reads it: in quotation marks, a backslash escapes the next character
+FIELD = re.compile(r'(?P<text>"(?:\\.|[^"\\]|"")*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
 MODIFIED = "Last modified (submission)"
 # Moodle's `strftimedaydatetime` in English and in its American variant, with 12 and with 24 hours
@@ -261,23 +263,33 @@ def _read(worksheet):
 
 def _rows(text, worksheet):
     """Return the rows of a CSV as lists of fields, each a list of its text as written and of what ends it."""
-    rows, row, at = [], [], 0
+    rows, row, at, begin = [], [], 0, 0
     text, mark = text.removeprefix("\ufeff"), text[:1] if text.startswith("\ufeff") else ""
     while at < len(text):
         if not (found := FIELD.match(text, at)):
-            line = text.count("\n", 0, at) + 1
-            raise GradingError(f"line {line} of {worksheet} is not that of a CSV: download the grading worksheet again")
+            raise GradingError(_broken(text, begin, worksheet))
         row.append([found["text"], found["end"]])
         at = found.end()
         if found["end"] != ",":
+            if rows and row != [["", found["end"]]] and len(row) != len(rows[0]):
+                raise GradingError(_broken(text, begin, worksheet))
             rows.append(row)
-            row = []
+            row, begin = [], at
     if row:
         rows.append([*row, ["", ""]])
     if not rows:
         raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
     rows[0][0][0] = mark + rows[0][0][0]
     return rows
+
+
+def _broken(text, begin, worksheet):
+    """Return a sentence on the row that begins at a place of a worksheet."""
+    line, who = text.count("\n", 0, begin) + 1, text[begin:].partition(",")[0].strip('"')
+    return (
+        f"line {line} of {worksheet}, of {shown(who)}, is not that of a CSV: download the grading worksheet again; "
+        "if a name or a text in this row ends in a backslash, which Moodle itself cannot read, delete the backslash"
+    )
 
 
 def _plain(field):
@@ -287,7 +299,7 @@ def _plain(field):
 
 
 def _quoted(text):
-    return '"{}"'.format(text.replace('"', '""'))
+    return '"{}"'.format(for_moodle(text).replace('"', '""'))
 
 
 def _refuse_other_maximum(text, largest, lab, worksheet):

@@ -28,7 +28,11 @@ def setting(name: str, root: Path, default: str | None = None) -> str:
         settings = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise CourseError(f"{path} cannot be read ({error}): get it again with the course") from None
-    value = settings.get("tool", {}).get("mlcourse", {}).get(name, default)
+    for table in ("tool", "mlcourse"):
+        settings = settings.get(table, {})
+        if not isinstance(settings, dict):
+            raise CourseError(f"{path}: [tool.mlcourse] must be a table, but {table} is {settings!r} there")
+    value = settings.get(name, default)
     if not isinstance(value, str):
         found = "which is missing" if value is None else f"not {value!r}"
         raise CourseError(f'{path}: write {name} = "a text" in [tool.mlcourse], {found}')

@@ -1,6 +1,7 @@
 """The first cell of every published notebook: it names the source and installs what is missing."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import yaml
 from nbformat import NotebookNode
 from packaging.requirements import Requirement
 
+from mlcourse import CourseError
 from mlcourse.settings import setting
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +89,12 @@ def students_repository(root: Path = ROOT) -> str:
     Raises
     ------
     CourseError
-        If the settings cannot be read or do not have it.
+        If the settings cannot be read or do not have it, or if it holds the name or password of a user.
     """
-    return setting("students", root).rstrip("/")
+    address = setting("students", root).rstrip("/")
+    if re.match(r"https?://.*@", address):
+        raise CourseError(
+            f"{root / 'pyproject.toml'}: students must be an address that everybody may read, since every notebook "
+            "shows it: take everything before the @ out, and the @ itself"
+        )
+    return address

@@ -14,7 +14,7 @@ import time
 import uuid
 import zipfile
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from mlcourse.student import StudentError
 from mlcourse.student.notebooks import (
@@ -38,6 +38,10 @@ your answer, as you left it. This is what is given now:
 {fence}
 
 Copy what your answer lacks, run its checks, and delete this cell."""
+
+# What git sets for its hooks; `git rev-parse --local-env-vars` lists more, with which people configure git
+GIT_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX"}
+GIT_REPOSITORY |= {"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"}
 
 
 @dataclass
@@ -349,13 +353,15 @@ def _update_by_git(root):
     # Labs in which nothing changed that a student sees, such as tags: the student's file stays as it is
     kept = {path: path.read_bytes() for path in _changed_by_both(root, base, theirs) if path not in before}
     before |= kept
+    deleted = set(_git(root, "diff", "--name-only", "--diff-filter=D", base, theirs, "--", "labs").splitlines())
     try:
         _lay_aside(root, before)
         # Both sides of a lab are merged above, so that git may take either
-        _git(root, "merge", "--quiet", "--no-edit", "--strategy-option=theirs", theirs)
+        _merge(root, theirs, [path for path in kept if path.relative_to(root).as_posix() in deleted])
         for lab in merged:
             _write(lab)
         for path, content in kept.items():
+            path.parent.mkdir(parents=True, exist_ok=True)  # the course may have deleted the lab
             path.write_bytes(content)
     except BaseException:
         with contextlib.suppress(StudentError):
@@ -365,6 +371,17 @@ def _update_by_git(root):
             path.write_bytes(content)
         raise
     return merged, backup
+
+
+def _merge(root, theirs, deleted):
+    """Merge by git; labs that the course deleted and the student changed stay."""
+    try:
+        _git(root, "merge", "--quiet", "--no-edit", "--strategy-option=theirs", theirs)
+    except StudentError:
+        if not deleted or not _git(root, "ls-files", "--unmerged"):
+            raise
+        _git(root, "add", "--", *deleted)
+        _git(root, "commit", "--quiet", "--no-edit")
 
 
 def _changed_by_both(root, base, theirs):
@@ -385,6 +402,12 @@ def _refuse_other_changes(root, base, theirs):
     """Refuse to merge what is no lab: that is for the person who changed it."""
     new = set(_git(root, "diff", "--name-only", base, theirs).splitlines())
     mine = {*_git(root, "diff", "--name-only", base).splitlines(), *_git(root, "ls-files", "--others").splitlines()}
+    for name in sorted(mine):
+        if (root / name).exists() and (files := new & {folder.as_posix() for folder in PurePosixPath(name).parents}):
+            raise StudentError(
+                f"the course has a file {files.pop()} where you have a folder with work of yours: nothing has been "
+                "changed; rename the folder, and type the same again"
+            )
     mine &= set(_git(root, "diff", "--name-only", theirs).splitlines())
     if both := sorted(name for name in new & mine if not re.fullmatch(rf"labs/({LAB_NAME})/\1\.ipynb", name)):
         raise StudentError(
@@ -404,6 +427,11 @@ def _lay_aside(root, paths):
             path.unlink()
 
 
+def git_environment():
+    """Return the environment for git in a folder: without the repository that a hook of git works on."""
+    return {name: value for name, value in os.environ.items() if name not in GIT_REPOSITORY}
+
+
 def _git(root, *arguments):
     """Run git and return what it printed."""
     try:
@@ -415,7 +443,7 @@ def _git(root, *arguments):
             encoding="utf-8",
             check=False,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+            env={**git_environment(), "GIT_TERMINAL_PROMPT": "0"},
         )
     except FileNotFoundError:
         raise StudentError(

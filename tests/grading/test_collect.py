@@ -17,7 +17,7 @@ from datetime import datetime
 import nbformat
 import pytest
 
-from coursegrader import GradingError
+from coursegrader import GradingError, submissions
 from coursegrader import collect as module
 from coursegrader.collect import LATE_IN_CANVAS, collect, identifier
 from coursegrader.labs import read_lab
@@ -315,7 +315,7 @@ def test_a_student_cannot_hand_in_for_another(tmp_path, root, run):
     assert {name.split("/")[0]: json.loads(text)["cells"][-1]["source"] for name, text in submitted(root).items()} == {
         "Ada_2": "a",
         "Eve_1": "e",
-        "eve_1": "e",
+        f"eve_1_2_bo_3_4_{LAB}": "e",
         "bo_3": "b",
     }
 
@@ -555,6 +555,37 @@ def test_what_some_students_hand_in_leaves_the_others_their_room(tmp_path, root,
     entries = {f"eve{number}.ipynb": b" " * len(notebook()) for number in range(50)}
     result = run(zipped(tmp_path / "a.zip", {**entries, "zoe.ipynb": notebook()}))
     assert result["zoe"].path
+
+
+def test_of_notebooks_of_other_names_no_more_are_read_than_one_may_hold(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(submissions, "MAX_BYTES", len(notebook()) + 10)
+    read = []
+    monkeypatch.setattr(submissions, "_holds", lambda path, source: read.append(path.name))
+    run(zipped(tmp_path / "class.zip", {"ada/work.zip": zip_bytes({f"{n}.ipynb": notebook() for n in range(5)})}))
+    assert read == ["0.ipynb"] * 2, "it is collected twice"
+
+
+def test_of_more_notebooks_than_anybody_has_the_first_are_looked_at(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_NOTEBOOKS", 3)
+    names = [f"{LAB}.ipynb", *(f"{n}.ipynb" for n in range(9))]
+    entries = {"ada/work.zip": zip_bytes(dict.fromkeys(names, notebook("a"))), f"bo/{LAB}.ipynb": notebook("b")}
+    result = run(zipped(tmp_path / "class.zip", entries))
+    assert set(submitted(root)) == {f"{student}/{LAB}/{LAB}.ipynb" for student in ("ada", "bo")}
+    assert "one of more than 3 notebooks" in said(result["ada"]) and "And 2 more of that kind" in said(result["ada"])
+
+
+@pytest.mark.parametrize("of_class", [True, False])
+def test_a_file_without_a_name_is_named_and_the_others_are_collected(tmp_path, root, run, of_class):
+    entries = {f"ada/{LAB}.ipynb": notebook("a"), f"bo/{LAB}.ipynb": notebook("b")}
+    data = zip_bytes({**(entries if of_class else {f"{LAB}.ipynb": notebook("a")}), "Q": b"x"})
+    at = data.rindex(b"PK\x01\x02") + 46
+    data = data[:at] + b"\0" + data[at + 1 :]
+    path = tmp_path / "class.zip"
+    path.write_bytes(data)
+    if not of_class:
+        zipped(path, {"ada/work.zip": data, f"bo/{LAB}.ipynb": notebook("b")})
+    run(path)
+    assert {f"{student}/{LAB}/{LAB}.ipynb" for student in ("ada", "bo")} == set(submitted(root))
 
 
 def test_a_zip_with_too_many_files_is_refused(tmp_path, root, run, monkeypatch):

@@ -1,5 +1,8 @@
 """`mlcourse publish` writes a repository that students can work with, and refuses whatever they must not see."""
 
+import gzip
+import html
+import io
 import os
 import re
 import shutil
@@ -7,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -17,9 +21,12 @@ from packaging.requirements import Requirement
 
 from course import without_markers
 from coursegrader import GradingError
-from coursegrader.labs import MARKERS, REGIONS, _cell_id, grade_id, grader, read_lab, secret_lines
-from coursegrader.publish import publish, secrets_of
+from coursegrader.labs import MARKERS, REGIONS, _cell_id, grade_id, grader, nbgrader_config, read_lab, secret_lines
+from coursegrader.publish import publish, secrets_of, without_password
+from coursegrader.secret import secret_of
+from mlcourse import CourseError
 from mlcourse.cli import main
+from mlcourse.settings import setting
 from mlcourse.student.submit import WHERE
 from paths import LABS, ROOT
 
@@ -226,6 +233,124 @@ def test_a_solution_in_the_output_or_in_a_cell_of_a_notebook_is_refused(course, 
     refuses(tmp_path / "students", course, f"labs/{FIRST}/{FIRST}.ipynb holds a line of ")
 
 
+LINE = re.compile(r'.*"(?!.*\\)')
+
+
+def hidden_line_with_a_quotation_mark(course):
+    found = {line for line, place in secrets_of(course).items() if place == f"the hidden tests of {FIRST}"}
+    return min(filter(LINE.match, found), key=len)
+
+
+@pytest.mark.parametrize("kind", ["stream", "traceback", "table"])
+def test_a_hidden_test_in_an_output_is_refused_also_if_it_is_escaped_or_in_colours(course, tmp_path, kind):
+    line = hidden_line_with_a_quotation_mark(course)
+    outputs = {
+        "stream": nbformat.v4.new_output("stream", text=line),
+        "traceback": nbformat.v4.new_output("error", traceback=["\x1b[31m".join(line)]),
+        "table": nbformat.v4.new_output("display_data", {"text/html": f"<td>{html.escape(line)}</td>"}),
+    }
+    path = course / "labs" / FIRST / f"{FIRST}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    next(cell for cell in notebook.cells if cell.cell_type == "code").outputs = [outputs[kind]]
+    nbformat.write(notebook, path)
+    refuses(tmp_path / "students", course, f"{FIRST}.ipynb holds a line of the hidden tests of {FIRST}")
+
+
+def test_a_page_with_another_ending_is_searched_as_a_page(course, tmp_path):
+    (course / "data" / "page.HTM").write_text(html.escape(hidden_line_with_a_quotation_mark(course)))
+    git(course, "add", "--all")
+    refuses(tmp_path / "students", course, f"data/page.HTM holds a line of the hidden tests of {FIRST}")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "notes.md.gz", "notes.zip"])
+def test_a_file_that_cannot_be_searched_is_refused(course, tmp_path, name):
+    text = (course / "solutions" / f"{FIRST}.md").read_text("utf-8")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("notes.md", text)
+    contents = {"notes.txt": text.encode("utf-16"), "notes.md.gz": gzip.compress(text.encode())}
+    (course / "data" / name).write_bytes(contents.get(name, packed.getvalue()))
+    git(course, "add", "--all")
+    refuses(tmp_path / "students", course, f"data/{name} cannot be searched for solutions: it is no text in UTF-8")
+    assert not (tmp_path / "students").exists()
+
+
+def test_a_picture_among_the_data_is_published(course, tmp_path):
+    (course / "data" / "map.PNG").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    git(course, "add", "--all")
+    publish(str(tmp_path / "students"), course)
+    assert (tmp_path / "students" / "data" / "map.PNG").exists()
+
+
+def test_a_link_is_refused_since_it_would_publish_what_git_ignores(course, tmp_path):
+    (course / "gradebook.db").write_text("Ada Lovelace 12/40")
+    (course / "data" / "marks.csv").symlink_to("../gradebook.db")
+    git(course, "add", "data")
+    refuses(tmp_path / "students", course, r"data/marks.csv is a link to .*gradebook\.db: put a file there")
+    assert not (tmp_path / "students").exists()
+
+
+def test_a_copy_of_the_secret_of_the_course_is_refused(course, tmp_path):
+    secret_of(nbgrader_config(course))
+    shutil.copy(course / "secret.json", course / "data" / "course-secret.json")
+    git(course, "add", "data")
+    refuses(tmp_path / "students", course, "data/course-secret.json holds a line of the secret of the course")
+
+
+def test_an_address_of_the_students_repository_with_a_password_is_refused(course, tmp_path):
+    path = course / "pyproject.toml"
+    path.write_text(path.read_text("utf-8").replace('students = "https://', 'students = "https://oauth2:to/k@n@'))
+    with pytest.raises(CourseError, match="take everything before the @ out") as refused:
+        publish(str(tmp_path / "students"), course)
+    assert "oauth2" not in str(refused.value) and not (tmp_path / "students").exists()
+
+
+@pytest.mark.parametrize("place", ["commit", "tag", "blob"])
+def test_a_secret_in_a_message_or_a_tag_of_the_target_is_refused(course, published, place):
+    line = min(line for line, place in secrets_of(course).items() if place == f"the solution of {FIRST}")
+    if place == "commit":
+        message = f"Update labs\n\n{line}\n\nWritten by `mlcourse publish`."
+        git(published, "commit", "--quiet", "--allow-empty", "--message", message)
+    elif place == "tag":
+        git(published, "tag", "--annotate", "v1", "--message", f"First\n\n{line}")
+    else:
+        (published / "draft.md").write_text(line)
+        git(published, "tag", "draft", git(published, "hash-object", "-w", "draft.md"))
+        (published / "draft.md").unlink()
+    refuses(published, course, f"of the target holds a line of .*{FIRST}.*; begin with an empty repository")
+
+
+def test_a_commit_that_git_shows_replaced_is_searched_as_it_was(course, published):
+    (published / "LICENSE").write_text(min(secrets_of(course)))
+    commit_as_publication(published)
+    git(published, "checkout", "--quiet", "HEAD~1", "--", "LICENSE")
+    commit_as_publication(published)
+    git(published, "replace", "HEAD~1", "HEAD~2")
+    refuses(published, course, r"LICENSE in commit \w+ of the target holds a line of")
+
+
+def test_in_a_hook_of_git_the_target_is_written_and_the_course_stays_as_it_is(course, tmp_path, monkeypatch):
+    git(course, "commit", "--quiet", "--message", "All")
+    monkeypatch.setenv("GIT_DIR", str(course / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(course / ".git" / "index"))
+    publish(str(tmp_path / "students"), course)
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.delenv("GIT_INDEX_FILE")
+    assert subjects(course) == ["All"] and subjects(tmp_path / "students") == [f"Publish {FIRST}, {SECOND}"]
+
+
+@pytest.mark.parametrize("password", ["secret", "sec@ret", "sec/ret"])
+def test_a_password_is_never_shown(password):
+    assert without_password(f"fatal: https://ada:{password}@host.org/x.git: no") == "fatal: https://host.org/x.git: no"
+
+
+@pytest.mark.parametrize("broken", ["tool = 3", '[tool]\nmlcourse = "x"'])
+def test_settings_of_another_kind_are_one_clear_error(tmp_path, broken):
+    (tmp_path / "pyproject.toml").write_text(broken)
+    with pytest.raises(CourseError, match=r"\[tool.mlcourse\] must be a table"):
+        setting("students", tmp_path)
+
+
 def test_a_mark_scheme_in_the_history_of_the_target_is_refused_with_its_commit(course, published):
     scheme = min(line for line, place in secrets_of(course).items() if place == f"the mark scheme of {FIRST}")
     notes = published / "data" / "notes.md"
@@ -250,7 +375,7 @@ def test_a_secret_on_another_branch_of_a_remote_is_refused_and_nothing_is_pushed
     assert subjects(remote) == [f"Publish {FIRST}"]
 
 
-@pytest.mark.parametrize("folder", ["solutions", "tests", "coursegrader"])
+@pytest.mark.parametrize("folder", ["solutions", "Solutions", "tests", "coursegrader"])
 def test_a_target_that_has_or_had_folders_of_the_course_is_refused(course, published, folder):
     (published / folder).mkdir()
     (published / folder / "README.md").write_text("Nothing to see.\n")

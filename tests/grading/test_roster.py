@@ -17,9 +17,9 @@ from coursegrader import GradingError
 from coursegrader import collect as module
 from coursegrader.collect import collect
 from coursegrader.export import export
-from coursegrader.people import NOTHING
+from coursegrader.people import BY_NAME, NOTHING
 from coursegrader.report import write_report
-from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster
+from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster, write_roster
 from coursegrader.worksheet import fill_worksheet, write_archive, write_times
 from mlcourse.cli import main
 from paths import ROOT
@@ -120,13 +120,13 @@ def test_the_people_of_moodle_are_in_the_gradebook_and_the_rest_is_in_roster_csv
 @pytest.mark.parametrize("sign", [";", "\t", ":"])
 def test_moodle_may_separate_columns_by_other_signs_and_say_surname(tmp_path, sign):
     text = sign.join(["First name", "Surname", "Username"]) + "\r\n" + sign.join(["Ada", "Lovelace", "ada"]) + "\r\n"
-    (ada,) = read_people(written(tmp_path / "people.csv", text))
+    ((ada,), _) = read_people(written(tmp_path / "people.csv", text))
     assert (ada.student, ada.first_name, ada.last_name, ada.username) == ("ada", "Ada", "Lovelace", "ada")
 
 
 def test_an_identifier_is_a_column_that_everybody_has(tmp_path):
     text = MOODLE.replace("1002", "")
-    assert [one.student for one in read_people(written(tmp_path / "people.csv", text))] == [
+    assert [one.student for one in read_people(written(tmp_path / "people.csv", text))[0]] == [
         "ada@example.org",
         "zoe@example.org",
         "ben@example.org",
@@ -148,7 +148,7 @@ def test_the_people_of_canvas_are_read_without_the_rows_that_are_nobodys(room, e
 
 def test_canvas_may_have_a_column_for_each_part_of_the_name(tmp_path):
     text = "LastName,FirstName,ID,SIS Login ID,Section\nLovelace,Ada,71,ada,Monday\n"
-    (ada,) = read_people(written(tmp_path / "people.csv", text))
+    ((ada,), _) = read_people(written(tmp_path / "people.csv", text))
     assert (ada.student, ada.last_name, ada.first_name, ada.lms_user_id) == ("ada", "Lovelace", "Ada", "71")
 
 
@@ -160,7 +160,7 @@ def test_three_columns_are_enough(room, enrol):
 def test_a_second_run_updates_and_loses_neither_people_nor_what_the_file_does_not_say(room, enrol, hand_in):
     enrol(MOODLE)
     hand_in(in_moodle("Ada Lovelace", 7))
-    _, absent = enrol('First name,Last name,ID number,Username\nAda,"King-Noel",1001,ada\nEve,New,1004,eve\n')
+    _, absent, _ = enrol('First name,Last name,ID number,Username\nAda,"King-Noel",1001,ada\nEve,New,1004,eve\n')
     assert absent == ["1002", "1003"] and set(people(room)) == {"1001", "1002", "1003", "1004"}
     ada = people(room)["1001"]
     assert (ada.last_name, ada.username, ada.numbers) == ("King-Noel", "ada", {LAB: "7"})
@@ -193,6 +193,66 @@ def test_a_file_that_is_no_roster_is_refused_in_a_sentence_and_nothing_is_writte
     assert (room.root / "roster.csv").read_bytes() == before
 
 
+PARTICIPANTS = "First name,Last name,ID number,Username\nAda,Lovelace,1001,ada\nBen,King,1003,ben\n"
+
+
+@pytest.mark.parametrize("text", [PARTICIPANTS, MOODLE])
+def test_one_who_has_no_id_number_yet_is_left_out_and_the_others_stay_who_they_are(room, enrol, text):
+    enrol(text)
+    before = set(people(room))
+    found, absent, (sentence,) = enrol(f"{text}Eve,New,,eve@example.org\n")
+    assert set(people(room)) == {one.student for one in found} == before and absent == []
+    assert "has nothing that identifies the person (Eve New): give everybody an ID number" in sentence
+
+
+def test_who_clears_the_own_id_number_is_not_said_to_have_left(room, enrol):
+    enrol(PARTICIPANTS)
+    _, absent, left_out = enrol(PARTICIPANTS.replace("1001", ""))
+    assert absent == [] and len(left_out) == 1 and people(room)["1001"].username == "ada"
+
+
+def test_who_takes_the_id_number_of_another_gets_neither_record_nor_points(room, enrol):
+    enrol(PARTICIPANTS)
+    _, absent, (sentence,) = enrol("First name,Last name,ID number,Username\nBen,King,1001,ben\nEve,New,1004,eve\n")
+    assert "Ben King is 1003 on the roster, but 1001, that of Ada Lovelace, in " in sentence and absent == []
+    assert people(room)["1001"].name == "Ada Lovelace" and set(people(room)) == {"1001", "1003", "1004"}
+
+
+def test_a_file_that_would_give_everybody_another_identifier_is_refused(room, enrol):
+    enrol(PARTICIPANTS)
+    with pytest.raises(GradingError, match="other identifiers, Ada Lovelace ada in the place of 1001: export the list"):
+        enrol("First name,Last name,Username\nAda,Lovelace,ada\nBen,King,ben\nEve,New,eve\n")
+    assert set(people(room)) == {"1001", "1003"}
+
+
+def test_an_identifier_that_cannot_be_used_costs_only_its_people_their_place(room, enrol):
+    addresses = ("ada-x@example.org", "ada+x@example.org", "a/b@example.org", "ben@example.org")
+    rows = [f"P{number},Q,{address}" for number, address in enumerate(addresses)]
+    found, _, left_out = enrol("\n".join(["First name,Last name,Email address", *rows]))
+    assert [one.first_name for one in found] == ["P3"] and set(people(room)) == {"ben@example.org"}
+    assert len(left_out) == 3
+    assert (
+        sum("ada+x@example.org and ada-x@example.org would both be ada-x@example.org" in one for one in left_out) == 2
+    )
+
+
+def test_no_text_in_roster_csv_is_a_formula_and_all_are_read_as_they_were(room, enrol):
+    enrol('First name,Last name,ID number,Username,Groups\nAda,Lovelace,"=1+1",@SUM(A1),"=1;=2"\nBen,King,-2,ben,a\n')
+    with (room.root / "roster.csv").open(newline="", encoding="utf-8") as file:
+        texts = [text for row in csv.reader(file) for text in row]
+    assert not [text for text in texts if text.startswith(tuple("=+-@"))] and "'=1;'=2" in texts
+    ada = people(room)["1-1"]
+    assert (ada.id_number, ada.username, ada.group) == ("=1+1", "@SUM(A1)", "=1;=2")
+    before = (room.root / "roster.csv").read_bytes()
+    write_roster(list(people(room).values()), room.root)
+    assert (room.root / "roster.csv").read_bytes() == before
+
+
+def test_a_first_line_without_end_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(GradingError, match="is not a CSV .*: export the list of participants again"):
+        read_people(written(tmp_path / "people.csv", "x" * 140_000 + ",First name\n1,2\n"))
+
+
 def test_a_name_cannot_bring_markup_into_the_pages_of_the_gradebook(room, enrol):
     enrol('id,last name,first name\nada,"<img src=""x"">",Ada\n')
     assert not set('<>"') & set(room.gradebook.find_student("ada").last_name)
@@ -204,14 +264,15 @@ def test_a_name_cannot_bring_markup_into_the_pages_of_the_gradebook(room, enrol)
 def test_files_of_moodle_go_to_the_person_with_that_name_without_case_accents_and_order(room, enrol, hand_in):
     enrol(MOODLE)
     notes = hand_in(in_moodle("ada lovelace", 7), in_moodle("OBrien-Muller Zoe", 8))
-    assert notes == {"1001": "", "1002": ""}
+    assert notes == {"1001": BY_NAME, "1002": BY_NAME}
     assert {student: one.numbers for student, one in people(room).items()} == {
         "1001": {LAB: "7"},
         "1002": {LAB: "8"},
         "1003": {},
     }
     before = (room.root / "roster.csv").read_bytes()
-    assert hand_in(in_moodle("ada lovelace", 7), in_moodle("OBrien-Muller Zoe", 8)) == notes
+    again = hand_in(in_moodle("ada lovelace", 7), in_moodle("OBrien-Muller Zoe", 8))
+    assert again == {"1001": "", "1002": ""}, "now the numbers are known"
     assert (room.root / "roster.csv").read_bytes() == before and collected(room) == {"1001", "1002"}
 
 
@@ -226,7 +287,7 @@ def test_files_of_canvas_go_to_the_person_with_that_id_whatever_the_name(room, e
 def test_who_is_not_on_the_roster_is_collected_as_without_one_and_named(room, enrol, hand_in):
     enrol(MOODLE)
     notes = hand_in(in_moodle("Eve New", 9), in_moodle("Ada Lovelace", 7))
-    assert notes == {"Eve-New_9": "Not on the roster: nobody there has this name.", "1001": ""}
+    assert notes == {"Eve-New_9": "Not on the roster: nobody there has this name.", "1001": BY_NAME}
 
 
 def test_two_who_hand_in_under_one_name_both_stay_apart(room, enrol, hand_in):
@@ -247,10 +308,12 @@ def test_a_number_that_an_instructor_writes_into_the_roster_decides(room, enrol,
     path = room.root / "roster.csv"
     lines = path.read_text("utf-8").splitlines()
     path.write_text("\n".join([f"{lines[0]},{LAB}", f"{lines[1]},8", *(f"{line}," for line in lines[2:])]) + "\n")
-    notes = hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Another Name", 8))
-    assert collected(room) == {"Ada-Lovelace_7", "1001"}
-    assert "Another Name" in (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_text("utf-8")
+    notes = hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Lovelace Ada", 8), in_moodle("Not Known", 9))
+    assert collected(room) == {"Ada-Lovelace_7", "1001", "Not-Known_9"}
+    assert "Lovelace Ada" in (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_text("utf-8")
     assert "1001 of the roster has this name, but Moodle's number 8" in notes["Ada-Lovelace_7"]
+    assert "look at this file and at that of 1001" in notes["Ada-Lovelace_7"]
+    assert notes["1001"] == "Others, too, handed in under the name of 1001: look at all of them."
 
 
 def test_who_takes_the_name_of_another_later_does_not_take_their_place(room, enrol, hand_in):
@@ -260,6 +323,47 @@ def test_who_takes_the_name_of_another_later_does_not_take_their_place(room, enr
     notes = hand_in(in_moodle("Ada Lovelace", 66), day=3)
     assert collected(room) == {"1001", "Ada-Lovelace_66"} and "Moodle's number 7" in notes["Ada-Lovelace_66"]
     assert (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_bytes() == kept
+
+
+def test_who_took_the_name_of_another_first_is_found_out_when_the_other_hands_in(room, enrol, hand_in):
+    enrol(MOODLE)
+    assert hand_in(in_moodle("Ada Lovelace", 66), in_moodle("Ben King", 8)) == {"1001": BY_NAME, "1003": BY_NAME}
+    kept = (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_bytes()
+    notes = hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Mallory Mal", 66), in_moodle("Ben King", 8), day=3)
+    assert collected(room) == {"1001", "1003", "Ada-Lovelace_7", "Mallory-Mal_66"}
+    assert (room.root / "submitted" / "1001" / LAB / f"{LAB}.ipynb").read_bytes() == kept
+    assert "look at this file and at that of 1001" in notes["Ada-Lovelace_7"]
+    assert "number 66 is that of 1001 in roster.csv, who has another name" in notes["Mallory-Mal_66"]
+
+
+def test_a_number_is_not_kept_for_files_that_could_not_be_collected(room, enrol, hand_in):
+    enrol(MOODLE)
+    hand_in(f"Ada Lovelace_66{FILES}/notes.txt")
+    assert people(room)["1001"].numbers == {} and not (room.root / "submitted").exists()
+    hand_in(in_moodle("Ada Lovelace", 7))
+    assert people(room)["1001"].numbers == {LAB: "7"}
+
+
+def test_names_in_hindi_that_differ_in_their_vowels_are_different(room, enrol, hand_in):
+    enrol("First name,Last name,ID number\nराम,सिंह,1\n")
+    assert hand_in(in_moodle("रमा सिंह", 77), in_moodle("राम सिंह", 78)) == {
+        "रमा-सिंह_77": "Not on the roster: nobody there has this name.",
+        "1": BY_NAME,
+    }
+
+
+def test_a_name_in_canvas_that_ends_in_the_number_of_another_takes_nobodys_place(room, enrol, hand_in):
+    enrol(CANVAS)
+    apart = f"lovelaceada_71_72_901_{LAB}"
+    notes = hand_in(f"{apart}.ipynb", f"lovelaceada_71_800_{LAB}.ipynb", day=2)
+    assert collected(room) == {apart, "ada"} and "several numbers that may be the student's ID" in notes[apart]
+    assert "72_901" not in (room.root / "submitted" / "ada" / LAB / f"{LAB}.ipynb").read_text("utf-8")
+
+
+def test_numbers_at_the_beginning_of_a_files_name_in_canvas_leave_it_to_its_student(room, enrol, hand_in):
+    enrol(CANVAS)
+    notes = hand_in(f"lovelaceada_71_800_01_{LAB}.ipynb", f"x_72_73_74_{LAB}.ipynb")
+    assert collected(room) == {"ada", "ben"} and "only 71 is an ID of Canvas on the roster" in notes["ada"]
 
 
 def test_a_name_does_not_replace_what_was_collected_otherwise(room, enrol, hand_in):
@@ -281,7 +385,7 @@ def test_a_collecting_that_was_interrupted_goes_on_with_the_same_people(room, en
     with pytest.raises(KeyboardInterrupt):
         hand_in(*names)
     monkeypatch.undo()
-    assert hand_in(*names) == {"1001": "", "1003": ""} and collected(room) == {"1001", "1003"}
+    assert hand_in(*names) == {"1001": "", "1003": BY_NAME} and collected(room) == {"1001", "1003"}
 
 
 def test_a_roster_that_a_spreadsheet_saved_in_another_form_is_refused_in_a_sentence(room, enrol):
@@ -416,6 +520,42 @@ def test_a_comment_and_the_word_on_nothing_are_feedback_comments(room, enrol, ha
     assert rows["Participant 9"]["Feedback comments"] == NOTHING and rows["Participant 9"]["Grade"] == ""
 
 
+def as_moodle_reads(text):
+    """Return the rows of a CSV as PHP reads them, for which a backslash escapes."""
+    return list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), escapechar="\\", strict=True))
+
+
+@pytest.mark.parametrize("comment", ["Write \\alpha, and end a row with \\", 'print(\\"x, y\\")', "\\", '\\"'])
+def test_a_backslash_in_a_comment_swallows_nobodys_grade(room, enrol, tmp_path, comment):
+    room.add_lab("lab-02", {}, {"essay": 4})
+    enrol(MOODLE)
+    keep_numbers(list(people(room).values()), "lab-02", {"1001": "7", "1002": "8"}, room.root)
+    for student in ("1001", "1002"):
+        room.hand_in("lab-02", student, {}, {"essay": 3})
+    room.gradebook.find_comment("essay", "lab-02", "lab-02", "1001").manual_comment = comment
+    room.gradebook.db.commit()
+    roster = list(people(room).values())
+    fill_worksheet(written(tmp_path / "s", WORKSHEET), tmp_path / "to", "lab-02", room.root, room.gradebook, roster)
+    rows = as_moodle_reads((tmp_path / "to").read_bytes().decode())
+    assert {len(row) for row in rows} == {10} and [row[4] for row in rows[1:3]] == ["3", "3"]
+    export(room.root, room.gradebook, tmp_path / "table", "moodle", ["lab-02"], people=roster)
+    rows = as_moodle_reads((tmp_path / "table").read_bytes().decode())
+    assert {len(row) for row in rows} == {3} and sorted(row[1] for row in rows) == ["", "3", "3", "lab-02"]
+
+
+def test_a_quotation_mark_after_a_backslash_in_a_students_text_stops_no_worksheet(marked, tmp_path):
+    sheet = WORKSHEET.replace("Submitted,,", '"print(\\"x\\")",,')
+    text, _ = fill(marked, sheet, tmp_path)
+    assert '"print(\\"x\\")",0,' in text and {len(row) for row in as_moodle_reads(text)} == {10}
+
+
+@pytest.mark.parametrize("place", ['"Ada Lovelace', '"Submitted for grading, '])
+def test_a_text_that_ends_in_a_backslash_is_named_and_takes_nobodys_grade(marked, tmp_path, place):
+    with pytest.raises(GradingError, match=r"line 2 of .*worksheet.csv, of Participant 7, .* ends in a backslash"):
+        fill(marked, WORKSHEET.replace(place, f"{place}\\"), tmp_path)
+    assert not (marked.root / "grades.csv").exists()
+
+
 def test_a_worksheet_of_another_assignment_gives_nobody_the_grade_of_another(marked, tmp_path):
     other = WORKSHEET.replace("Participant 7", "Participant 70").replace("Participant 8", "Participant 7")
     text, left = fill(marked, other, tmp_path)
@@ -492,7 +632,7 @@ def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, 
         archive.writestr(in_moodle("Ada Lovelace", 7), RELEASED)
     (root / "deadlines.csv").write_text(f"lab,student,due,time zone\n{LAB},,2026-03-01 12:00,Europe/Berlin\n")
     words = ("collect", LAB, tmp_path / "class.zip", "--worksheet", written(tmp_path / "sheet.csv", WORKSHEET))
-    assert type(*words) == (0, "Collected 1 submissions in submitted/.\n")
+    assert type(*words) == (0, f"1001: {BY_NAME}\nCollected 1 submissions in submitted/.\n")
     code, said = type("grade", LAB, "--workers", "1")
     assert code == 0 and said.splitlines()[-1].endswith("; 2 on the roster handed in nothing.")
     assert type("report", LAB)[0] == 0

@@ -346,6 +346,11 @@ MARKDOWN += [
     "# ",
     "> $$\n",
     "[a](<",
+    ">>>>#\nx\n",
+    ">#\nx\n",
+    "> ```\nx\n",
+    ">***\nx\n",
+    ">1.\nx\n",
 ]
 PAGES = [
     "<ul><li>",
@@ -382,6 +387,16 @@ def test_twice_the_text_takes_about_twice_the_time(function, part, monkeypatch):
     once, twice = doubled(function, part, 10_000)
     assert twice < 3 * once + 0.05
     assert twice < 3
+
+
+def test_the_longest_text_of_quotes_takes_about_twice_the_time_of_half_of_it():
+    once, twice = doubled(rendered, ">-\nx\n", sanitizer.TEXT_CHARACTERS // 2)
+    assert twice < 3 * once
+
+
+def test_a_long_quote_remains_one_quote():
+    lines = "\n".join(f"> {number}" for number in range(500))
+    assert rendered(f"> It\nbegins without marks\n{lines}").count("<blockquote>") == 1
 
 
 @pytest.mark.parametrize("part", [r"\begin{a}x", "[", "<table><tr><td>", "> "])

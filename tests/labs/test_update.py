@@ -429,6 +429,43 @@ def test_another_file_that_both_changed_is_left_to_the_student(clone):
     assert (clone / "README.md").read_text() == "The course, mended\n"
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_lab_that_the_course_deleted_stays_with_its_answers_and_later_updates_work(clone, committed):
+    if committed:
+        commit(clone)
+    origin, mine = clone.parent / "origin", clone / "labs" / LAB / f"{LAB}.ipynb"
+    before = mine.read_bytes()
+    git(origin, "rm", "--quiet", "-r", f"labs/{LAB}")
+    commit(origin)
+    assert update() == 0
+    assert mine.read_bytes() == before
+    (origin / "README.md").write_text("The course, mended\n")
+    commit(origin)
+    assert update() == 0
+    assert mine.read_bytes() == before and (clone / "README.md").read_text() == "The course, mended\n"
+
+
+def test_a_file_in_the_place_of_a_lab_of_the_student_changes_nothing(clone):
+    origin, before = clone.parent / "origin", contents(clone)
+    git(origin, "rm", "--quiet", "-r", f"labs/{LAB}")
+    (origin / "labs" / LAB).write_text("moved")
+    git(origin, "add", "--force", "labs")  # git ignores it
+    commit(origin)
+    said = update()
+    assert f"the course has a file labs/{LAB} where you have a folder" in said and contents(clone) == before
+    (clone / "labs" / LAB).rename(clone / "labs" / "mine")
+    assert update() == 0
+    assert (clone / "labs" / "mine" / f"{LAB}.ipynb").read_bytes() == before[str(clone / f"labs/{LAB}/{LAB}.ipynb")]
+
+
+def test_in_a_hook_of_git_the_update_is_that_of_the_folder(clone, monkeypatch):
+    publish(clone.parent / "origin")
+    monkeypatch.setenv("GIT_DIR", str(clone.parent / "origin" / ".git"))
+    assert update() == 0
+    monkeypatch.delenv("GIT_DIR")
+    assert (clone / "helper.py").exists()
+
+
 def test_after_a_pull_that_failed_it_says_how_to_go_back(clone):
     commit(clone)
     publish(clone.parent / "origin", given=["mean-squared-error"])
