@@ -1,0 +1,121 @@
+"""A class of 40 goes through Moodle and back: from the list of participants to grades and pages for all of them."""
+
+import contextlib
+import csv
+import io
+import zipfile
+
+import nbformat
+import pytest
+
+from course import Lab, make_course
+from coursegrader.scores import read_scores
+from mlcourse.cli import main
+
+LAB = "lab-01-toy-regression"
+KINDS = ("perfect", "half", "wrong", "released")  # what they hand in, in turns
+NOTHING, BROKEN = 39, 40  # one hands in nothing, one a file that is no notebook
+LATE, EXTENDED = 5, 9  # both hand in a perfect notebook a day late; one has an extension
+HEADER = (
+    'Identifier,"Full name","Email address",Status,Grade,"Maximum Grade","Grade can be changed",'
+    '"Last modified (submission)","Last modified (grade)","Feedback comments"\r\n'
+)
+CHANGED = "    checks.that(False, 'this check was changed after the marks')\n"
+
+
+def worksheet(largest):
+    """Return Moodle's grading worksheet, as somebody downloads it after the due date."""
+    rows = []
+    for number in range(1, 41):
+        day = 3 if number in (LATE, EXTENDED) else 1
+        time = "-" if number == NOTHING else f'"{["", "Sunday", "", "Tuesday"][day]}, {day} March 2026, 10:00 AM"'
+        status = '"No submission"' if number == NOTHING else '"Submitted for grading, "'
+        who = f'"Participant {number}","Given{number} Family{number}",p{number}@example.org'
+        rows.append(f"{who},{status},,{largest:.2f},Yes,{time},-,\r\n")
+    return "\ufeff" + HEADER + "".join(rows)
+
+
+@pytest.fixture
+def course(tmp_path, capsys, bubblewrap):
+    """A course with one lab, its class, and the instructor's command there, which returns what it says."""
+    root = tmp_path / "course"
+    root.mkdir()
+    make_course(root, [LAB])
+    with (root / "nbgrader_config.py").open("a") as file:
+        file.write("c.LatePenalty.per_day = 0.1\n")
+
+    def type(*words):
+        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        assert exit.value.code in (0, 1), f"{said.out}{said.err}{exit.value.code}"
+        return said.out + said.err
+
+    return Lab(root, LAB), type
+
+
+def test_a_class_of_40_goes_through_moodle_and_back(course, tmp_path):
+    lab, type = course
+    root, largest = lab.root, sum(lab.points.values())
+    # Moodle's three files
+    people = [f"Given{n},Family{n},{1000 + n},p{n}@example.org" for n in range(1, 41)]
+    (tmp_path / "people.csv").write_text("\n".join(["First name,Last name,ID number,Email address", *people]) + "\n")
+    (tmp_path / "sheet.csv").write_bytes(worksheet(largest).encode())
+    with zipfile.ZipFile(tmp_path / "class.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for n in set(range(1, 41)) - {NOTHING}:
+            text = "{" if n == BROKEN else nbformat.writes(lab.submitted[KINDS[(n - 1) % 4]])
+            archive.writestr(f"Given{n} Family{n}_{n}_assignsubmission_file_/HAND-IN-{LAB}.ipynb", text)
+    deadlines = f"{LAB},,2026-03-02 12:00,Europe/Berlin\n{LAB},{1000 + EXTENDED},2026-03-04 12:00,\n"
+    (root / "deadlines.csv").write_text(f"lab,student,due,time zone\n{deadlines}")
+
+    type("roster", tmp_path / "people.csv")
+    type("collect", LAB, tmp_path / "class.zip", "--worksheet", tmp_path / "sheet.csv")
+    said = type("grade", LAB)
+    assert "1 on the roster handed in nothing" in said and "1 of the class handed in late" in said
+
+    # Marks by hand, then a test is changed
+    with lab.gradebook() as gradebook:
+        for submission in gradebook.find_assignment(LAB).submissions:
+            for grade in submission.notebooks[0].grades:
+                if grade.name in lab.written:
+                    grade.manual_score, grade.needs_manual_grade = 1.0, False
+                    comment = gradebook.find_comment(grade.name, LAB, LAB, submission.student_id)
+                    comment.manual_comment = f"Read by a person, {submission.student_id}."
+        gradebook.db.commit()
+        before = read_scores(LAB, gradebook).set_index(["student", "grade_id"])
+    source = root / "solutions" / f"{LAB}.md"
+    head, line, rest = source.read_text("utf-8").partition('with checks.testing("mean_squared_error"')
+    opening, _, rest = rest.partition("\n")
+    source.write_text(f"{head}{line}{opening}\n{CHANGED}{rest}", encoding="utf-8")
+    type("release", LAB)
+    said = type("regrade", LAB)
+    assert "now: this check was changed after the marks" in said
+    with lab.gradebook() as gradebook:
+        after = read_scores(LAB, gradebook).set_index(["student", "grade_id"])
+    (changed,) = {grade_id for student, grade_id in before.index[(before.automatic > after.automatic)]}
+    assert (after.automatic[:, changed] == 0).all() and (before.automatic[:, changed] > 0).any()
+    for name in lab.written:
+        assert after.xs(name, level="grade_id").equals(before.xs(name, level="grade_id"))
+
+    # Back to the class
+    type("report", LAB)
+    type("report", "--all")
+    type("feedback", LAB, "--archive", "feedback.zip")
+    said = type("export", LAB, "--style", "moodle", "--worksheet", tmp_path / "sheet.csv")
+    totals = lab.totals()
+    text = (root / "grades.csv").read_bytes().decode("utf-8-sig")
+    rows = {row["Identifier"].split()[1]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
+    for n in range(1, 41):
+        row, points = rows[str(n)], totals.get(str(1000 + n), 0)
+        part = 0.9 if n == LATE else 1.0
+        assert row["Grade"] == ("" if n in (NOTHING, BROKEN) else f"{round(points * part, 2):g}"), row
+        assert ("Read by a person, " + str(1000 + n) in row["Feedback comments"]) == (n not in (NOTHING, BROKEN))
+    assert "handed in nothing" in rows[str(NOTHING)]["Feedback comments"]
+    assert "1 late day" in rows[str(LATE)]["Feedback comments"]
+    assert "late" not in rows[str(EXTENDED)]["Feedback comments"]
+    with zipfile.ZipFile(root / "feedback.zip") as archive:
+        pages = {int(name.split("_")[1]): archive.read(name).decode() for name in archive.namelist()}
+    assert pages.keys() == set(range(1, 41)) - {NOTHING}
+    for n, page in pages.items():
+        assert f"Feedback for Given{n} Family{n}<" in page
+        assert ("could not be graded" in page) == (n == BROKEN)
