@@ -625,6 +625,14 @@ def course(tmp_path, capsys, bubblewrap):
     return root, type
 
 
+def test_a_roster_that_cannot_be_read_is_said_before_anybody_is_graded(course):
+    root, type = course
+    assert type("collect", LAB, written(root.parent / "1001.ipynb", RELEASED))[0] == 0
+    written(root / "roster.csv", "student;username;id_number;group\n")
+    assert "save it as CSV with commas and in UTF-8" in type("grade", LAB, "--workers", "1")[0]
+    assert not (root / "autograded").exists()
+
+
 def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, tmp_path):
     root, type = course
     assert type("roster", written(tmp_path / "people.csv", MOODLE))[0] == 0
