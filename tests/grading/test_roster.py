@@ -568,6 +568,7 @@ def test_a_worksheet_of_another_assignment_gives_nobody_the_grade_of_another(mar
         (WORKSHEET.replace("4.00", "100.00"), f"has the maximum 100.00, but {LAB} has 4 points"),
         (WORKSHEET.replace("Identifier", "Kennung"), "has no column Identifier"),
         (WORKSHEET.replace('"Participant 8"', '5" "Participant 8"'), "is not that of a CSV"),
+        (WORKSHEET.replace("Submitted,,", "Submitted,,,"), "of Participant 8, is not that of a CSV"),
         ("", "is empty"),
         (WORKSHEET.encode("latin-1", "replace"), "is not text in UTF-8"),
     ],
