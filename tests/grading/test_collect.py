@@ -584,8 +584,9 @@ def test_a_file_without_a_name_is_named_and_the_others_are_collected(tmp_path, r
     path.write_bytes(data)
     if not of_class:
         zipped(path, {"ada/work.zip": data, f"bo/{LAB}.ipynb": notebook("b")})
-    run(path)
+    result = run(path)
     assert {f"{student}/{LAB}/{LAB}.ipynb" for student in ("ada", "bo")} == set(submitted(root))
+    assert not of_class or "it has no name" in said(result["file-without-a-name"])
 
 
 def test_a_zip_with_too_many_files_is_refused(tmp_path, root, run, monkeypatch):

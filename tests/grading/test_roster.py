@@ -568,6 +568,7 @@ def test_a_worksheet_of_another_assignment_gives_nobody_the_grade_of_another(mar
         (WORKSHEET.replace("4.00", "100.00"), f"has the maximum 100.00, but {LAB} has 4 points"),
         (WORKSHEET.replace("Identifier", "Kennung"), "has no column Identifier"),
         (WORKSHEET.replace('"Participant 8"', '5" "Participant 8"'), "is not that of a CSV"),
+        (WORKSHEET.replace("Submitted,,", "Submitted,,,"), "of Participant 8, is not that of a CSV"),
         ("", "is empty"),
         (WORKSHEET.encode("latin-1", "replace"), "is not text in UTF-8"),
     ],
@@ -623,6 +624,14 @@ def course(tmp_path, capsys, bubblewrap):
         return exit.value.code, said.out + said.err
 
     return root, type
+
+
+def test_a_roster_that_cannot_be_read_is_said_before_anybody_is_graded(course):
+    root, type = course
+    assert type("collect", LAB, written(root.parent / "1001.ipynb", RELEASED))[0] == 0
+    written(root / "roster.csv", "student;username;id_number;group\n")
+    assert "save it as CSV with commas and in UTF-8" in type("grade", LAB, "--workers", "1")[0]
+    assert not (root / "autograded").exists()
 
 
 def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, tmp_path):
