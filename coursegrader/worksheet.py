@@ -231,10 +231,12 @@ def _students(students, lab, people):
     """Return a function that finds the student of a row of a worksheet; None if the row is not theirs for certain."""
     found = {number: student for student, number in numbers_of(students, lab, people).items()}
     emails = {one.student: one.email.casefold() for one in people}
+    # Moodle gave no number to whoever handed in nothing
+    without = {email: student for student, email in emails.items() if email and student not in found.values()}
 
     def student_of(texts):
-        student = found.get(re.sub(r".*\D", "", texts.get("Identifier", "").strip()))
         email = texts.get("Email address", "").casefold()
+        student = found.get(re.sub(r".*\D", "", texts.get("Identifier", "").strip()), without.get(email))
         # With another email, the number is that of another assignment
         return student if not email or emails.get(student, email) in ("", email) else None
 

@@ -76,6 +76,8 @@ def test_a_class_of_40_goes_through_moodle_and_back(course, tmp_path):
     # Marks by hand, then a test is changed
     with lab.gradebook() as gradebook:
         for submission in gradebook.find_assignment(LAB).submissions:
+            if submission.student_id == str(1000 + BROKEN):
+                continue
             for grade in submission.notebooks[0].grades:
                 if grade.name in lab.written:
                     grade.manual_score, grade.needs_manual_grade = 1.0, False
@@ -108,7 +110,7 @@ def test_a_class_of_40_goes_through_moodle_and_back(course, tmp_path):
     for n in range(1, 41):
         row, points = rows[str(n)], totals.get(str(1000 + n), 0)
         part = 0.9 if n == LATE else 1.0
-        assert row["Grade"] == ("" if n in (NOTHING, BROKEN) else f"{round(points * part, 2):g}"), row
+        assert row["Grade"] == ("" if n == NOTHING else f"{round(points * part, 2):g}"), row
         assert ("Read by a person, " + str(1000 + n) in row["Feedback comments"]) == (n not in (NOTHING, BROKEN))
     assert "handed in nothing" in rows[str(NOTHING)]["Feedback comments"]
     assert "1 late day" in rows[str(LATE)]["Feedback comments"]
