@@ -1,8 +1,10 @@
 """A student at the keyboard of JupyterLab, for tests in a browser."""
 
 import bisect
+import contextlib
 
 import nbformat
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from coursegrader.labs import grade_id
 from mlcourse.student.notebooks import read
@@ -61,14 +63,15 @@ class Student:
         self.page.get_by_role("menuitem", name=menu, exact=True).click()
         self.page.get_by_role("menuitem", name=item, exact=True).click()
 
-    def idle(self):
+    def idle(self, timeout=120_000):
         indicator = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-        indicator.wait_for(state="attached", timeout=120_000)  # a narrow toolbar does not show it
+        indicator.wait_for(state="attached", timeout=timeout)  # a narrow toolbar does not show it
 
     def finished(self):
         """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
         for _ in range(120):
-            self.idle()
+            with contextlib.suppress(PlaywrightTimeout):  # the indicator may miss the end on a busy machine
+                self.idle(30_000)
             cells = self.save()
             counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
             if counts == list(range(1, len(counts) + 1)):
@@ -77,8 +80,14 @@ class Student:
         raise TimeoutError(f"cells that did not run: {counts}")
 
     def save(self):
-        self.page.keyboard.press("ControlOrMeta+s")
-        self.page.locator(".jp-DirtyIndicator, .lm-mod-current.jp-mod-dirty").wait_for(state="detached")
+        unsaved = self.page.locator(".jp-DirtyIndicator, .lm-mod-current.jp-mod-dirty")
+        for _ in range(30):
+            self.page.keyboard.press("ControlOrMeta+s")
+            self.page.wait_for_timeout(500)
+            if not unsaved.count():
+                break
+            self.page.wait_for_timeout(1000)  # the notebook changed while it was saved
+        unsaved.wait_for(state="detached")
         return read(self.path)["cells"]
 
     def press(self, button):

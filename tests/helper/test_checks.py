@@ -195,12 +195,13 @@ def test_whatever_goes_wrong_becomes_one_sentence_that_says_where_to_look(error,
         (["print(slope)\nslope == 3\nf(slope=3)"], "'slope' is not defined: write it in the cell of its exercise"),
     ],
 )
-def test_a_missing_name_is_explained_by_the_error_of_the_cell_that_defines_it(cells, words):
+def test_a_missing_name_is_explained_by_the_error_of_the_cell_that_defines_it(cells, words, monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # the shell puts a module of its own there
+    InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
-    shell.reset()
     test = "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n    slope"
     with capture_output():
         for cell in cells:

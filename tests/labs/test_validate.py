@@ -61,8 +61,9 @@ def grade(worker, source, answers):
 
 
 def sentence(message):
-    """Return a message without its line breaks and colours."""
-    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", message).split())
+    """Return a message without its line breaks, its colours and the address of the book."""
+    text = " ".join(re.sub(r"\x1b\[[\d;]*m", "", message).split())
+    return re.sub(r"See \S+/book/(\S+ in the book\.)", r"See \1", text)
 
 
 def compared(test, sentence):
