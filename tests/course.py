@@ -6,6 +6,7 @@ and ``script`` a notebook that tries to run a script in the grader's browser.
 """
 
 import ast
+import contextlib
 import copy
 import functools
 import re
@@ -15,11 +16,13 @@ import sys
 from html.parser import HTMLParser
 
 import nbformat
+import pytest
 from nbgrader.api import Gradebook
 
 import coursegrader.labs
 from classroom import put_gradebook
 from coursegrader.labs import grade_id, grader, release, secret_lines
+from mlcourse.cli import main
 from paths import ROOT
 
 NOISE = 'import sys, warnings\nprint("debug")\nprint("debug", file=sys.stderr)\nwarnings.warn("careful")'
@@ -40,6 +43,18 @@ def make_course(root, labs):
     put_gradebook(root)
     release(root)
     return root
+
+
+def command_in(root, capsys):
+    """Return a function that runs a command in a course, and returns its exit code, or its error, and what it says."""
+
+    def type(*words):
+        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        return exit.value.code, said.out + said.err
+
+    return type
 
 
 class Lab:

@@ -1,6 +1,5 @@
 """Who is late is told from ``deadlines.csv``, loses what the rule says, and loses it once."""
 
-import contextlib
 import csv
 import shutil
 from datetime import UTC, datetime
@@ -14,14 +13,13 @@ from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 
 from classroom import Classroom
-from course import Lab, make_course
+from course import Lab, command_in, make_course
 from coursegrader import GradingError
 from coursegrader.collect import LATE_IN_CANVAS
 from coursegrader.deadlines import LatePenalty, apply_deadlines, lateness, read_deadlines, say_unknown
 from coursegrader.export import export
 from coursegrader.labs import nbgrader_config
 from coursegrader.report import write_report
-from mlcourse.cli import main
 
 LAB = "lab-01-toy-regression"
 HEADING = "lab,student,due,time zone\n"
@@ -325,7 +323,7 @@ def course(tmp_path, capsys, bubblewrap):
     make_course(root, [LAB])
     with (root / "nbgrader_config.py").open("a") as file:
         file.write("c.LatePenalty.per_day = 0.1\n")
-    lab = Lab(root, LAB)
+    lab, run = Lab(root, LAB), command_in(root, capsys)
 
     def hand_in(student, time=None):
         folder = root / "submitted" / student / LAB
@@ -336,10 +334,8 @@ def course(tmp_path, capsys, bubblewrap):
             (folder / "timestamp.txt").write_text(time)
 
     def type(*words):
-        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
-            main([str(word) for word in words])
-        said = capsys.readouterr()
-        return f"{said.out}{said.err}{exit.value.code}"
+        code, said = run(*words)
+        return f"{said}{code}"
 
     return root, hand_in, type
 

@@ -1,6 +1,5 @@
 """The roster names the class, files find their people, and marks and feedback go back to them."""
 
-import contextlib
 import csv
 import io
 import json
@@ -12,7 +11,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from classroom import Classroom
-from course import make_course
+from course import command_in, make_course
 from coursegrader import GradingError
 from coursegrader import collect as module
 from coursegrader.collect import collect
@@ -21,7 +20,6 @@ from coursegrader.people import BY_NAME, NOTHING
 from coursegrader.report import write_report
 from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster, write_roster
 from coursegrader.worksheet import fill_worksheet, write_archive, write_times
-from mlcourse.cli import main
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -617,13 +615,7 @@ def course(tmp_path, capsys, bubblewrap):
     root.mkdir()
     make_course(root, [LAB])
 
-    def type(*words):
-        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
-            main([str(word) for word in words])
-        said = capsys.readouterr()
-        return exit.value.code, said.out + said.err
-
-    return root, type
+    return root, command_in(root, capsys)
 
 
 def test_a_roster_that_cannot_be_read_is_said_before_anybody_is_graded(course):

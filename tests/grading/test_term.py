@@ -1,6 +1,5 @@
 """A class of 40 goes through Moodle and back: from the list of participants to grades and pages for all of them."""
 
-import contextlib
 import csv
 import io
 import zipfile
@@ -8,9 +7,8 @@ import zipfile
 import nbformat
 import pytest
 
-from course import Lab, make_course
+from course import Lab, command_in, make_course
 from coursegrader.scores import read_scores
-from mlcourse.cli import main
 
 LAB = "lab-01-toy-regression"
 KINDS = ("perfect", "half", "wrong", "released")  # what they hand in, in turns
@@ -44,12 +42,12 @@ def course(tmp_path, capsys, bubblewrap):
     with (root / "nbgrader_config.py").open("a") as file:
         file.write("c.LatePenalty.per_day = 0.1\n")
 
+    run = command_in(root, capsys)
+
     def type(*words):
-        with contextlib.chdir(root), pytest.raises(SystemExit) as exit:
-            main([str(word) for word in words])
-        said = capsys.readouterr()
-        assert exit.value.code in (0, 1), f"{said.out}{said.err}{exit.value.code}"
-        return said.out + said.err
+        code, said = run(*words)
+        assert code in (0, 1), f"{said}{code}"
+        return said
 
     return Lab(root, LAB), type
 
