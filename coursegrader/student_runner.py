@@ -21,7 +21,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 import types
 from base64 import b64encode
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
@@ -475,13 +474,15 @@ def names_of(cls):
 
 
 def describe(error):
-    """Return what a test may know of an error: the names of its classes, its message, and the student's line."""
-    try:
-        message = str(error)[:2000]
-    except BaseException:
-        message = ""
-    lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if "ipython-input" in frame.filename]
-    return [names_of(type(error)), message, (lines[-1] or "")[:200] if lines else ""]
+    """Return what a test may know of an error: the names of its classes, its message, and its place."""
+    texts = []
+    for text in (lambda: str(error), lambda: checks.place_of(error, lambda file: "ipython-input" in file)):
+        # The student's classes may override what is called here
+        try:
+            texts.append(text()[:2000])
+        except BaseException:
+            texts.append("")
+    return [names_of(type(error)), *texts]
 
 
 # A cell of the notebook

@@ -211,7 +211,7 @@ class RunnerClient:
         Raises
         ------
         Exception
-            What the student's code raised, as the nearest class of Python or a trusted package, with `line_of_answer`.
+            What the student's code raised, as the nearest class of Python or a trusted package, with `place`.
         Stopped
             If the time is over.
         Gone
@@ -530,15 +530,15 @@ def is_trusted(module):
 
 
 def is_description(content):
-    """Whether this describes an error: the names of its classes, its message, the student's line."""
+    """Whether this describes an error: the names of its classes, its message, its place."""
     if type(content) is not list or [type(part) for part in content] != [list, str, str] or not content[0]:
         return False
     return all(type(name) is list and [type(word) for word in name] == [str, str] for name in content[0])
 
 
-def error_of(kinds, message, line):
+def error_of(kinds, message, place):
     """Return the error that the sandbox describes, as the nearest class that is known here, with only a text."""
-    message, line = message[:MESSAGE_CHARACTERS], line[:MESSAGE_CHARACTERS]
+    message, place = message[:MESSAGE_CHARACTERS], place[:MESSAGE_CHARACTERS]
     for module, name in kinds:
         if [module, name] == ["coursegrader.student_runner", "TimeLimit"]:
             return Stopped(TOO_LONG)
@@ -552,7 +552,7 @@ def error_of(kinds, message, line):
             kind = RuntimeError
         if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, StopIteration):
             continue
-        members = {"__init__": lambda self: None, "__str__": lambda self: message, "line_of_answer": line}
+        members = {"__init__": lambda self: None, "__str__": lambda self: message, "place": place}
         with contextlib.suppress(Exception):
             # Keep the name of the known class: a test may read it
             error = type(kind.__name__, (kind,), members)()

@@ -109,7 +109,7 @@ def testing(name: str, see: str) -> Iterator[None]:
         message = _missing(name, error)
     except Exception as error:
         reason = _shorten(str(error)).rstrip(".") or "no message"
-        message = f"{name}: your code raised {type(error).__name__}: {reason}{_line_of_answer(error)}"
+        message = f"{name}: your code raised {type(error).__name__}: {reason}{_place(error)}"
     finally:
         _close_figures()
     raise CheckFailed(f"{message}. See {see} in the book.") from None
@@ -554,22 +554,51 @@ def _defines(source, name):
     return False
 
 
-def _line_of_answer(error):
-    """Return the last line of the student's cells in the traceback, never a line of the test cell.
+def _place(error):
+    """Return where in the student's cells an error was raised, never a line of the test cell.
 
-    An error from another process has the line in its attribute `line_of_answer`.
+    An error from another process has the text in its attribute `place`.
     """
-    line = getattr(error, "line_of_answer", None)
-    if line is None:
-        line = _last_line(error)
-    return f", in your line `{line}`" if line else ""
+    if (place := getattr(error, "place", None)) is not None:
+        return place
+    # The first frame is that of `testing`, the next that of the test cell
+    test = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)][1:2]
+    return place_of(error, lambda file: file not in test and ("ipykernel_" in file or file.startswith("<")))
 
 
-def _last_line(error):
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = [
-        frame.line
-        for frame in frames
-        if frame.filename != frames[0].filename and ("ipykernel_" in frame.filename or frame.filename.startswith("<"))
-    ]
-    return own[-1] if own else ""
+def place_of(error: BaseException, is_own: Callable[[str], bool]) -> str:
+    """Return the end of a sentence: the student's line that raised an error, and the arguments of its function.
+
+    Parameters
+    ----------
+    error : BaseException
+    is_own : callable
+        Tells from the name of a file whether it holds the student's code.
+
+    Returns
+    -------
+    str
+        Empty if the traceback has no line of the student.
+    """
+    frames = [each for each in traceback.walk_tb(error.__traceback__) if is_own(each[0].f_code.co_filename)]
+    lines = [frame.line for frame in traceback.StackSummary.extract(iter(frames))]
+    if not lines or not lines[-1]:
+        return ""
+    line, called = f", in your line `{_shorten(lines[-1])}`", frames[0][0]
+    code, values = called.f_code, called.f_locals
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    held = [text for name in names if name in values and (text := _described(name, values[name]))][:SHOWN]
+    if not held:
+        return line
+    return f"{line}, while {code.co_name} had {', '.join(held[:-1])}{' and ' if held[1:] else ''}{held[-1]}"
+
+
+def _described(name, value):
+    """Return the shape, the length or the value of an argument, or "" if none of them says what it is."""
+    if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)):
+        return f"{name} of shape {value.shape}"
+    if type(value) in (list, tuple, dict, set):
+        return f"{name} of length {len(value)}"
+    if isinstance(value, np.generic):
+        value = value.item()
+    return f"{name} = {_shorten(repr(value), 40)}" if type(value) in (bool, int, float, str, type(None)) else ""

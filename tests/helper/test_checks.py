@@ -230,7 +230,7 @@ def test_an_error_names_the_line_of_the_answer_and_none_of_the_test():
     cells = {"<answer>": "def slope(x):\n    return x - [1]", "<test>": TEST.format(call="slope(2)")}
     sentence = run(cells)
     assert "your code raised TypeError: unsupported operand" in sentence
-    assert sentence.endswith("in your line `return x - [1]`. See page.html in the book.")
+    assert sentence.endswith("in your line `return x - [1]`, while slope had x = 2. See page.html in the book.")
     sentence = run({"<test>": TEST.format(call="2 - [1]")})
     assert "unsupported operand" in sentence
     assert "in your line" not in sentence
@@ -256,10 +256,19 @@ def run(cells):
     return str(failure.value)
 
 
-@pytest.mark.parametrize(("line", "end"), [("return x - [1]", ", in your line `return x - [1]`"), ("", ": no")])
-def test_an_error_from_another_process_brings_the_line_of_the_answer_along(line, end):
+def test_an_error_names_the_shapes_of_the_arguments():
+    answer = "def first(z):\n    return z[5]\n\ndef slope(X, labels, k=3, *, name='a', way=len):\n    return first(X)"
+    test = f"import numpy as np\n{TEST.format(call='slope(np.ones((1, 2)), [1, 2])')}"
+    assert run({"<answer>": answer, "<test>": test}).endswith(
+        ", in your line `return z[5]`, while slope had X of shape (1, 2), labels of length 2, k = 3 and name = 'a'. "
+        "See page.html in the book."
+    )
+
+
+@pytest.mark.parametrize(("place", "end"), [(", in your line `return x - [1]`",) * 2, ("", ": no")])
+def test_an_error_from_another_process_brings_the_line_of_the_answer_along(place, end):
     error = ValueError("no")
-    error.line_of_answer = line
+    error.place = place
     assert failure_of(lambda: raise_(error)).removesuffix(". See page.html#part in the book.").endswith(end)
 
 
