@@ -572,8 +572,9 @@ def place_of(error: BaseException, is_own: Callable[[str], bool]) -> str:
     Parameters
     ----------
     error : BaseException
+        Raised, with its traceback.
     is_own : callable
-        Tells from the name of a file whether it holds the student's code.
+        Says of the name of a file whether it holds the student's code.
 
     Returns
     -------
