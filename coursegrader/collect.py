@@ -26,6 +26,7 @@ has one beside the notebook. That Canvas marked a file as late is kept in ``late
 """
 
 import filecmp
+import io
 import os
 import re
 import shutil
@@ -36,7 +37,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -72,7 +73,9 @@ MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
 REFUSED = ".refused.txt"
 MOST_NOTES = 5  # of one kind for a student
-BESIDE = ("timestamp.txt", SECRET)  # files that are taken with a notebook
+DIFFERENT = 600  # seconds between two times of handing in that are told
+TIMESTAMP = "timestamp.txt"
+BESIDE = (TIMESTAMP, SECRET)  # files that are taken with a notebook
 # The last of Moodle's marks ends the student's name; students choose their name and that of the file
 MARK = "_assignsubmission_"
 MOODLE = re.compile(rf"(?P<student>[^/]+){MARK}[a-z]+(?:_?/|_)(?P<file>.+)", re.DOTALL)
@@ -187,14 +190,21 @@ def collect(
         return _collect_classes(classes, lab, source, root, people, keep)
 
 
-def collect_folders(lab: str, folders: dict[str, Path], root: Path, people: Sequence[Person] = ()) -> list[Collected]:
-    """Collect the submissions of a lab from a folder for each student, of which only the files at the top are taken.
+def collect_folder(
+    lab: str, student: str, folder: Path, time: float, root: Path, people: Sequence[Person] = ()
+) -> Collected:
+    """Collect a student's submission of a lab from a folder to which the student may write.
+
+    Only files at the top of the folder are taken. A ``timestamp.txt`` there does not count, since the student can write
+    any time into it.
 
     Parameters
     ----------
     lab : str
-    folders : dict of str to pathlib.Path
-        By student.
+    student : str
+    folder : pathlib.Path
+    time : float
+        When it was handed in, in seconds since 1970.
     root : pathlib.Path
         The course folder.
     people : sequence of Person
@@ -202,27 +212,34 @@ def collect_folders(lab: str, folders: dict[str, Path], root: Path, people: Sequ
 
     Returns
     -------
-    list of Collected
-        The students by name.
+    Collected
 
     Raises
     ------
     GradingError
         If there is no such lab.
+    OSError
+        If the folder cannot be read.
     """
     source = instructor_notebook(root, lab)
-    students = {}
-    for student, folder in folders.items():
-        files = [file for file in _files_of_folder(folder) if "/" not in file.path and not _is_ignored(file.path)]
-        students[student] = [_HandedIn(file.path, file) for file in files]
-    return _collect_classes([students], lab, source, root, people, lambda numbers: None)
+    names = sorted(name for name in os.listdir(folder) if name != TIMESTAMP and not _is_ignored(name))
+    files = [_file_of_folder(folder / name, name) for name in names if kind_of(folder / name) != "a folder"]
+    handed_in = [_HandedIn(file.path, file) for file in files]
+    stated, note = read_timestamp(folder), None
+    if stated and abs(stated.timestamp() - time) > DIFFERENT:
+        states = _written(stated.timestamp())
+        note = f"Its {TIMESTAMP} says {states}, but it was changed on {_written(time)}, which counts."
+    text = f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S.%f} UTC".encode()
+    handed_in.append(_HandedIn(TIMESTAMP, _File(TIMESTAMP, time, partial(io.BytesIO, text)), note=note))
+    [collected] = _collect_classes([{student: handed_in}], lab, source, root, people, lambda numbers: None)
+    return collected
 
 
 def _collect_classes(classes, lab, source, root, people, keep):
     """Collect the files of each student in each class."""
     found = _matched(classes, list(people), lab, root)
     names = {student: one.person.student if one.person else student for student, one in found.items()}
-    alike = _of_one_identifier({names.get(student, student) for students in classes for student in students})
+    alike = of_one_identifier({names.get(student, student) for students in classes for student in students})
     collected, numbers = [], {}
     try:
         for students in classes:
@@ -280,18 +297,26 @@ def _files_of_folder(folder: Path) -> Iterator[_File]:
     waiting = sorted(folder.iterdir(), reverse=True)
     while waiting:
         path = waiting.pop()
-        name, date = path.relative_to(folder), 0.0
+        name = path.relative_to(folder)
         try:
-            date, kind = path.lstat().st_mtime, kind_of(path)
-            if kind == "a folder" and len(name.parts) <= MAX_DEPTH:
+            if kind_of(path) == "a folder" and len(name.parts) <= MAX_DEPTH:
                 waiting += sorted(path.iterdir(), reverse=True)
                 continue
-            problem = f"it is {kind}, which is not followed" if kind else None
-            if kind == "a folder":
-                problem = f"it is a folder in more than {MAX_DEPTH} others"
-        except OSError as error:
-            problem = f"it cannot be read ({error.strerror})"
-        yield _File(name.as_posix(), date, partial(open_ordinary, path), problem)
+        except OSError:  # the file says so
+            pass
+        yield _file_of_folder(path, name.as_posix())
+
+
+def _file_of_folder(path, name):
+    date = 0.0
+    try:
+        date, kind = path.lstat().st_mtime, kind_of(path)
+        problem = f"it is {kind}, which is not followed" if kind else None
+        if kind == "a folder":
+            problem = f"it is a folder in more than {MAX_DEPTH} others"
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+    return _File(name, date, partial(open_ordinary, path), problem)
 
 
 def _files_of_zip(path: Path, opened: ExitStack, most: int) -> list[_File]:
@@ -537,7 +562,7 @@ def identifier(name: str) -> str:
     return safe
 
 
-def _of_one_identifier(students):
+def of_one_identifier(students: Collection[str]) -> dict[str, str]:
     """Return a clause for every student who would share an identifier with another."""
     names = {}
     for student in sorted(students):

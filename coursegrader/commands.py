@@ -221,13 +221,17 @@ def collect(options):
             print(f"{shown(one.student)}: {note}")
     missed = sum(one.path is None for one in collected)
     print(f"Collected {len(collected) - missed} submissions in submitted/.")
-    if options.worksheet:
-        timeless = write_times(options.worksheet, lab, options.root, people)
-        for student in timeless:
-            print(f"{shown(student)}: {options.worksheet} does not say when it was handed in.")
+    timeless = write_times(options.worksheet, lab, options.root, people) if options.worksheet else []
+    for student in timeless:
+        print(
+            f"{shown(student)}: no row of {options.worksheet} with this number and email says when it was handed in: look "
+            "for the row, then bring the roster up to date or write timestamp.txt by hand."
+        )
     if missed:
         print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
-    return 1 if missed else 0
+    if timeless:
+        print(f"{len(timeless)} have no time, so they cannot be late: see the lines above.", file=sys.stderr)
+    return 1 if missed or timeless else 0
 
 
 def grade(options):

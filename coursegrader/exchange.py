@@ -1,23 +1,26 @@
 """Collect from nbgrader's exchange, where students write the folders that the instructor reads.
 
-nbgrader follows links in these folders with the instructor's rights, takes a folder in anybody's name, and stops for
-the whole class at one with an odd name. `Collect` replaces its step in ``nbgrader_config.py``, for ``nbgrader collect``
-and for the button of the formgrader.
+nbgrader follows links in these folders with the instructor's rights, takes a folder in anybody's name and the time that
+the student wrote into it, and stops for the whole class at one with an odd name. `Collect` and `ReleaseFeedback`
+replace its steps in ``nbgrader_config.py``, for ``nbgrader`` and for the buttons of the formgrader.
 """
 
+import itertools
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nbgrader.api import Gradebook
-from nbgrader.exchange.default import ExchangeCollect
+from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 
 from coursegrader import GradingError
-from coursegrader.collect import collect_folders, date_of
+from coursegrader.collect import collect_folder, of_one_identifier
 from coursegrader.roster import FILE, read_roster
-from coursegrader.submissions import SECRET, read_secret, shown
+from coursegrader.submissions import SECRET, read_secret, read_timestamp, shown
+
+MAX_ENTRIES = 1000  # of a folder that a student hands in
 
 
 class Collect(ExchangeCollect):
@@ -33,13 +36,15 @@ class Collect(ExchangeCollect):
     def copy_files(self):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
         folders, notes = latest(self.inbound, lab)
-        people, collected = self.people(root), []
+        people, alike, collected = self.people(root), of_one_identifier(folders), []
         for student, path in folders.items():
-            if self.coursedir.student_id in ("*", student):
+            if student in alike:
+                notes.append(f"Left out {shown(path.name)}: {alike[student]}.")
+            elif self.coursedir.student_id in ("*", student):
                 try:
                     with opened(path, student) as folder:
-                        collected += collect_folders(lab, {student: folder}, root, people)
-                except OtherOwner as error:
+                        collected.append(collect_folder(lab, student, folder, changed(folder), root, people))
+                except LeftOut as error:
                     notes.append(str(error))
                 except GradingError as error:
                     self.fail(str(error))
@@ -61,8 +66,23 @@ class Collect(ExchangeCollect):
             return read_roster(gradebook, root)
 
 
-class OtherOwner(Exception):
-    """A folder that is not the student's own; the message says whose it is."""
+class ReleaseFeedback(ExchangeReleaseFeedback):
+    """Release feedback as nbgrader does, but leave out whoever has handed in without the exchange.
+
+    nbgrader stops for the whole class at the first of them.
+    """
+
+    def copy_files(self):
+        folders = Path(self.coursedir.root, self.coursedir.feedback_directory).glob(f"*/{self.coursedir.assignment_id}")
+        absent = {path.parent.name for path in folders if read_timestamp(path) is None or read_secret(path) is None}
+        for student in sorted(absent):
+            self.log.warning(f"{shown(student)} has not handed in through the exchange and gets no feedback there.")
+        self.coursedir.student_id_exclude = ",".join([self.coursedir.student_id_exclude, *absent])
+        super().copy_files()
+
+
+class LeftOut(Exception):
+    """A folder that is not collected; the message says why."""
 
 
 def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
@@ -87,8 +107,8 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
             continue
         try:
             with opened(path, student) as folder:
-                date = date_of(folder)
-        except OtherOwner as error:
+                date = changed(folder)
+        except LeftOut as error:
             notes.append(str(error))
             continue
         if date >= found.get(student, (date, None))[0]:
@@ -102,20 +122,44 @@ def opened(path: Path, student: str) -> Iterator[Path]:
 
     Raises
     ------
-    OtherOwner
-        If it is no folder, or not the student's.
+    LeftOut
+        If it is no folder that can be read, or not the student's.
     """
+    folder = None
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise OtherOwner(f"Left out {shown(path.name)}: it is no folder that can be read ({error.strerror}).") from None
-    try:
         owner = name_of(os.fstat(folder).st_uid)
         if owner != student:
-            raise OtherOwner(f"Left out {shown(path.name)}: it is in the name of {shown(student)}, but of {owner}.")
+            raise LeftOut(f"Left out {shown(path.name)}: it is in the name of {shown(student)}, but of {owner}.")
         yield Path(f"/proc/self/fd/{folder}")
+    except OSError as error:
+        raise LeftOut(f"Left out {shown(path.name)}: it is no folder that can be read ({error.strerror}).") from None
     finally:
-        os.close(folder)
+        if folder is not None:
+            os.close(folder)
+
+
+def changed(folder: Path) -> float:
+    """Return when a folder or a file in it was last changed, in seconds since 1970.
+
+    This is the kernel's time of change (``st_ctime``): whoever owns a file can set its date, but not this one.
+
+    Raises
+    ------
+    LeftOut
+        If it has more than `MAX_ENTRIES` files.
+    OSError
+        If it cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in itertools.islice(entries, MAX_ENTRIES + 1)]
+    if len(names) > MAX_ENTRIES:
+        raise LeftOut(f"Left out a folder of {name_of(os.stat(folder).st_uid)}: it has more than {MAX_ENTRIES} files.")
+    times = [os.stat(folder).st_ctime]
+    for name in names:
+        with suppress(FileNotFoundError):  # the student removed it meanwhile
+            times.append(os.lstat(folder / name).st_ctime)
+    return max(times)
 
 
 def name_of(user: int) -> str:

@@ -13,6 +13,7 @@ import os
 import pwd
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -179,8 +180,13 @@ def make_exchange(root, instructor):
     root.chmod(0o1777)  # nbgrader asks for a folder that everybody may write to; nobody may move what is another's
     course = root / course_id(instructor)
     for folder, mode in [(course, 0o755), (course / "inbound", 0o3733)]:
-        folder.mkdir(exist_ok=True)
-        os.chown(folder, instructor.pw_uid, instructor.pw_gid)
+        if not os.path.lexists(folder):
+            folder.mkdir(mode=0o700)
+            os.chown(folder, instructor.pw_uid, instructor.pw_gid)
+        # Anybody may have put something there before
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != instructor.pw_uid:
+            raise SetUpError(f"{folder} is no folder of {instructor.pw_name}: look at what it is, and move it away")
         folder.chmod(mode)
 
 

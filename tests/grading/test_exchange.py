@@ -3,6 +3,9 @@
 import getpass
 import json
 import os
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
@@ -10,8 +13,9 @@ import pytest
 from nbgrader.apps.api import NbGraderAPI
 
 from classroom import put_gradebook
-from coursegrader.exchange import OtherOwner, opened
+from coursegrader.exchange import MAX_ENTRIES, LeftOut, opened
 from coursegrader.labs import nbgrader_config, read_lab
+from coursegrader.submissions import read_timestamp
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -41,7 +45,7 @@ def inbound(root):
 
 
 def submit(inbound, student=ME, text="print('hello')", date="2026-03-02 10:00:00", lab=LAB, secret=SECRET):
-    """Put a submission into the exchange, as `nbgrader submit` does."""
+    """Put a submission into the exchange, as `nbgrader submit` does, in which a date is stated."""
     folder = inbound / f"{student}+{lab}+{date}.000000 UTC+{len(list(inbound.iterdir()))}"
     folder.mkdir()
     notebook = json.loads(RELEASED)
@@ -67,22 +71,95 @@ def collected(root, student=ME):
 
 
 def test_a_submission_arrives_with_its_time_and_the_secret_of_its_feedback(root, inbound):
-    submit(inbound)
-    assert "Collected 1 of 1 submissions" in collect(root)
+    before = datetime.now(UTC)
+    submit(inbound, date=f"{before:%Y-%m-%d %H:%M:%S}")
+    said = collect(root)
+    assert "Collected 1 of 1 submissions" in said and "which counts" not in said
     assert "print('hello')" in (collected(root) / f"{LAB}.ipynb").read_text()
-    assert (collected(root) / "timestamp.txt").read_text() == "2026-03-02 10:00:00 UTC"
+    # The kernel's clock has steps of some milliseconds
+    assert before - timedelta(seconds=0.1) <= read_timestamp(collected(root)) <= datetime.now(UTC)
     assert (collected(root) / "submission_secret.txt").read_text() == SECRET
 
 
-def test_the_latest_submission_counts_and_an_earlier_one_is_kept(root, inbound):
-    submit(inbound, text="first", date="2026-03-02 10:00:00")
+@pytest.mark.parametrize("stated", ["2026-03-02 10:00:00", "2100-03-02 10:00:00"])
+def test_the_time_that_counts_is_not_what_the_student_states(root, inbound, stated):
+    before = time.time()
+    folder = submit(inbound, date=stated)
+    for path in [folder, *folder.iterdir()]:
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    said = collect(root)
+    assert before - 0.1 <= read_timestamp(collected(root)).timestamp() <= time.time()
+    if stated < "2100":
+        assert "timestamp.txt says 02 March 2026, 10:00, but it was changed on" in said
+
+
+def test_an_answer_that_is_changed_after_it_was_handed_in_is_of_the_time_of_the_change(root, inbound):
+    folder = submit(inbound, text="first")
     collect(root)
-    submit(inbound, text="third", date="2026-03-04 10:00:00")
-    submit(inbound, text="second", date="2026-03-03 10:00:00")
+    first = read_timestamp(collected(root))
+    time.sleep(0.1)
+    notebook = folder / f"{LAB}.ipynb"
+    notebook.write_text(notebook.read_text().replace("first", "second"))
+    assert "It replaces the one of" in collect(root)
+    assert read_timestamp(collected(root)) > first
+
+
+def test_the_submission_that_was_handed_in_last_counts_and_an_earlier_one_is_kept(root, inbound):
+    submit(inbound, text="first")
+    collect(root)
+    for text, date in [("second", "2026-03-04 10:00:00"), ("third", "2026-03-03 10:00:00")]:
+        time.sleep(0.1)
+        submit(inbound, text=text, date=date)
     collect(root)
     assert "third" in (collected(root) / f"{LAB}.ipynb").read_text()
     [kept] = (root / "replaced" / LAB / ME).glob("*/submitted/*.ipynb")
     assert "first" in kept.read_text()
+
+
+def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):
+    folder = submit(inbound)
+    for number in range(MAX_ENTRIES):
+        (folder / f"{number}.txt").touch()
+    said = collect(root)
+    assert f"of {ME}: it has more than {MAX_ENTRIES} files" in said
+    assert not collected(root).exists()
+
+
+def test_a_folder_whose_files_cannot_be_seen_is_left_out_and_stops_nobody(root, inbound, monkeypatch):
+    submit(inbound)
+
+    def refuse(path, **options):  # as with a folder of mode 0444, for anybody but root
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("coursegrader.exchange.os.lstat", refuse)
+    assert "it is no folder that can be read (Permission denied)" in collect(root)
+
+
+def test_two_names_that_would_be_one_student_are_both_left_out(root, inbound, monkeypatch):
+    for student in ("ada", "ada-"):
+        submit(inbound, student=student)
+    owners = iter(["ada", "ada-"])
+    monkeypatch.setattr("coursegrader.exchange.name_of", lambda user: next(owners))
+    said = collect(root)
+    assert said.count("would both be student ada") == 2
+    assert not (root / "submitted").exists()
+
+
+def test_feedback_is_released_to_whoever_handed_in_through_the_exchange(root, inbound):
+    submit(inbound)
+    collect(root)
+    for student in (ME, "from-an-lms"):
+        page = root / "feedback" / student / LAB / f"{LAB}.html"
+        page.parent.mkdir(parents=True)
+        page.write_text("feedback")
+    for name in ("timestamp.txt", "submission_secret.txt"):
+        shutil.copy(collected(root) / name, root / "feedback" / ME / LAB)
+    config = nbgrader_config(root)
+    config.Exchange.root = str(root.parent / "exchange")
+    result = NbGraderAPI(config=config).release_feedback(LAB)
+    assert result["success"], result["log"]
+    assert "from-an-lms has not handed in through the exchange" in result["log"]
+    assert len(list((inbound.parent / "feedback").iterdir())) == 1
 
 
 def test_no_link_of_a_student_is_followed(root, inbound, tmp_path):
@@ -115,7 +192,7 @@ def test_a_link_that_takes_the_place_of_a_folder_is_not_followed(inbound, tmp_pa
             "submission_secret.txt",
             "timestamp.txt",
         ]
-    with pytest.raises(OtherOwner, match="no folder"), opened(folder, ME):
+    with pytest.raises(LeftOut, match="no folder"), opened(folder, ME):
         pass
 
 
