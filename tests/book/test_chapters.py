@@ -301,7 +301,10 @@ def test_from_the_third_on_a_chapter_opens_with_three_questions_of_chapters_befo
 
 
 GLOSSARY = (ROOT / "book" / "glossary.md").read_text("utf-8")
-TERMS = re.findall(r"^(?!```|\()(\S.*)$", GLOSSARY.split("```{glossary}\n")[1], re.M)
+LETTERS = dict(
+    re.findall(r"^\(glossary-.\)=\n```\{rubric\} (.)\n```\n\n```\{glossary\}\n(.*?)^```$", GLOSSARY, re.M | re.S)
+)
+TERMS = re.findall(r"^(\S.*)$", "".join(LETTERS.values()), re.M)
 
 
 def prose_of(text):
@@ -329,3 +332,10 @@ def test_a_term_leads_to_its_definition_where_the_book_first_uses_it(term):
 
 def test_the_glossary_is_in_alphabetical_order():
     assert sorted(TERMS, key=str.casefold) == TERMS
+
+
+def test_every_term_stands_below_its_letter_to_which_the_glossary_links():
+    assert len(TERMS) > 200
+    assert re.findall(r"\[(.)\]\(#glossary-(.)\)", GLOSSARY) == [(letter, letter.lower()) for letter in LETTERS]
+    for letter, entries in LETTERS.items():
+        assert {term[0].upper() for term in re.findall(r"^(\S)", entries, re.M)} == {letter}

@@ -56,6 +56,19 @@ def test_the_search_button_is_called_what_it_shows(chromium, address):
     page.close()
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_letters_that_one_types_into_the_search_are_not_hidden_by_its_icon(chromium, address, width):
+    page = chromium.new_page(viewport={"width": width, "height": 800})
+    page.goto(f"{address}/book/glossary.html")
+    page.keyboard.press("Control+k")
+    field, icon = page.locator("dialog form.bd-search input"), page.locator("dialog form.bd-search i")
+    field.wait_for()
+    padding = field.evaluate("field => parseFloat(getComputedStyle(field).paddingLeft)")
+    text, sign = field.bounding_box()["x"] + padding, icon.bounding_box()
+    page.close()
+    assert sign["x"] + sign["width"] < text
+
+
 def test_an_excerpt_of_a_page_is_from_its_text(chromium, address):
     page = chromium.new_page()
     page.goto(f"{address}/search.html?q=colab")
