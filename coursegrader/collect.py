@@ -133,6 +133,7 @@ class _HandedIn:
     late: bool = False
     by_lms: bool = False
     note: str | None = None
+    by_student: bool = True
 
 
 @dataclass
@@ -191,7 +192,7 @@ def collect(
 
 
 def collect_folder(
-    lab: str, student: str, folder: Path, time: float, root: Path, people: Sequence[Person] = ()
+    lab: str, student: str, folder: Path, time: Callable[[], float], root: Path, people: Sequence[Person] = ()
 ) -> Collected:
     """Collect a student's submission of a lab from a folder to which the student may write.
 
@@ -203,8 +204,9 @@ def collect_folder(
     lab : str
     student : str
     folder : pathlib.Path
-    time : float
-        When it was handed in, in seconds since 1970.
+    time : callable
+        Returns when it was handed in, in seconds since 1970. It is asked once more after the notebook was read, since
+        the student may exchange it meanwhile.
     root : pathlib.Path
         The course folder.
     people : sequence of Person
@@ -225,12 +227,16 @@ def collect_folder(
     names = sorted(name for name in os.listdir(folder) if name != TIMESTAMP and not _is_ignored(name))
     files = [_file_of_folder(folder / name, name) for name in names if kind_of(folder / name) != "a folder"]
     handed_in = [_HandedIn(file.path, file) for file in files]
-    stated, note = read_timestamp(folder), None
-    if stated and abs(stated.timestamp() - time) > DIFFERENT:
+    stated, now, note = read_timestamp(folder), time(), None
+    if stated and abs(stated.timestamp() - now) > DIFFERENT:
         states = _written(stated.timestamp())
-        note = f"Its {TIMESTAMP} says {states}, but it was changed on {_written(time)}, which counts."
-    text = f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S.%f} UTC".encode()
-    handed_in.append(_HandedIn(TIMESTAMP, _File(TIMESTAMP, time, partial(io.BytesIO, text)), note=note))
+        note = f"Its {TIMESTAMP} says {states}, but it was changed on {_written(now)}, which counts."
+
+    def stamp():
+        return io.BytesIO(f"{datetime.fromtimestamp(time(), UTC):%Y-%m-%d %H:%M:%S.%f} UTC".encode())
+
+    # `_prepared` reads this file after the notebook
+    handed_in.append(_HandedIn(TIMESTAMP, _File(TIMESTAMP, now, stamp), note=note, by_student=False))
     [collected] = _collect_classes([{student: handed_in}], lab, source, root, people, lambda numbers: None)
     return collected
 
@@ -248,6 +254,13 @@ def _collect_classes(classes, lab, source, root, people, keep):
                 if name in alike:
                     collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
                     continue
+                if matched.person is None and _is_taken(name, people):
+                    notes = [
+                        *filter(None, [matched.note]),
+                        "Not collected: it has the identifier of another: rename it.",
+                    ]
+                    collected.append(Collected(shown(student), None, notes))
+                    continue
                 one = _collect_student(name, students[student], lab, source, root)
                 notes = [*filter(None, [matched.note]), *one.notes]
                 collected.append(replace(one, notes=notes))
@@ -256,6 +269,12 @@ def _collect_classes(classes, lab, source, root, people, keep):
     finally:
         keep(numbers)
     return collected
+
+
+def _is_taken(name, people):
+    with suppress(GradingError):
+        return identifier(name).casefold() in {one.student.casefold() for one in people}
+    return False
 
 
 def _matched(classes, people, lab, root):
@@ -485,18 +504,18 @@ def _assigned(file, path, lab, ids):
     folder, _, name = path.partition("/")
     if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
-    if match := MOODLE.fullmatch(path):
+    match, readings = MOODLE.fullmatch(path), _readings_of_canvas(path)
+    if match and readings:
+        return _left_apart(file, path, lab, "its name is one of Moodle and one of Canvas")
+    if match:
         return match["student"], _HandedIn(match["file"], file, by_lms=True)
-    if readings := _readings_of_canvas(path):
+    if readings:
         note = None
         if len(readings) > 1:
             readings = [one for one in readings if one[2]["user"][1:] in ids]
             if len(readings) != 1:
-                note = (
-                    "Left apart: its name has several numbers that may be the student's ID of Canvas, see whose it is."
-                )
-                kind = PurePosixPath(path).suffix.lower()
-                return PurePosixPath(path).stem, _HandedIn(f"{lab}{kind}", file, note=note)
+                why = "its name has several numbers that may be the student's ID of Canvas"
+                return _left_apart(file, path, lab, why)
             note = f"Its name has several numbers; only {readings[0][2]['user'][1:]} is an ID of Canvas on the roster."
         student, late, match = readings[0]
         name = PurePosixPath(match["file"] or match["typed"])
@@ -511,6 +530,12 @@ def _assigned(file, path, lab, ids):
     stem, kind = PurePosixPath(path).stem, PurePosixPath(path).suffix
     student = re.sub(rf"(^|[-_ ]+)({HAND_IN})?{re.escape(lab)}.*", "", stem, flags=re.IGNORECASE | re.DOTALL)
     return student, _HandedIn(f"{lab}{kind}" if kind == ".ipynb" else path, file)
+
+
+def _left_apart(file, path, lab, why):
+    """Return the file as that of a student with the file's whole name, who is nobody of the roster."""
+    name = PurePosixPath(path)
+    return name.stem, _HandedIn(f"{lab}{name.suffix.lower()}", file, note=f"Left apart: {why}, see whose it is.")
 
 
 def _readings_of_canvas(path):
@@ -648,6 +673,9 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
             except _Unusable as error:
                 notes.append(f"Left out {shown(other.name)}: {error}.")
     notes += filter(None, [check_timestamp(new)])
+    stated = any(beside.get(one.name) == TIMESTAMP and one.by_student for one in handed_in)
+    if stated and (time := read_timestamp(new)):
+        notes.append(f"It was handed in on {_written(time.timestamp())}, says a {TIMESTAMP} among the student's files.")
     return new, date_of(new)
 
 

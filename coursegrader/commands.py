@@ -224,8 +224,8 @@ def collect(options):
     timeless = write_times(options.worksheet, lab, options.root, people) if options.worksheet else []
     for student in timeless:
         print(
-            f"{shown(student)}: no row of {options.worksheet} with this number and email says when it was handed in: look "
-            "for the row, then bring the roster up to date or write timestamp.txt by hand."
+            f"{shown(student)}: no row of {options.worksheet} with this number and email says when it was handed in: "
+            "look for the row, then bring the roster up to date or write timestamp.txt by hand."
         )
     if missed:
         print(f"{missed} could not be collected: see the lines above.", file=sys.stderr)
@@ -248,6 +248,9 @@ def grade(options):
         print("Warning: without the sandbox, students' code can do all that you may do here.", file=sys.stderr)
     else:
         print(f"Limits: {limits.sentence(allowed)}.")
+    if options.scheduler and not options.scheduler.startswith("tls://"):
+        said = "whoever can reach that scheduler can do all that you may do: only a tls:// address keeps others out"
+        print(f"Warning: {said}.", file=sys.stderr)
     done = grade_class(
         known(options),
         options.root,

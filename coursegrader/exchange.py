@@ -8,8 +8,10 @@ replace its steps in ``nbgrader_config.py``, for ``nbgrader`` and for the button
 import itertools
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from nbgrader.api import Gradebook
@@ -43,7 +45,10 @@ class Collect(ExchangeCollect):
             elif self.coursedir.student_id in ("*", student):
                 try:
                     with opened(path, student) as folder:
-                        collected.append(collect_folder(lab, student, folder, changed(folder), root, people))
+                        changed(folder)
+                        collected.append(
+                            collect_folder(lab, student, folder, partial(last_change, folder), root, people)
+                        )
                 except LeftOut as error:
                     notes.append(str(error))
                 except GradingError as error:
@@ -160,6 +165,14 @@ def changed(folder: Path) -> float:
         with suppress(FileNotFoundError):  # the student removed it meanwhile
             times.append(os.lstat(folder / name).st_ctime)
     return max(times)
+
+
+def last_change(folder: Path) -> float:
+    """Return when a folder was last changed, or now if the student is changing it so that this cannot be told."""
+    try:
+        return changed(folder)
+    except (LeftOut, OSError):
+        return time.time()
 
 
 def name_of(user: int) -> str:

@@ -18,6 +18,7 @@ MACROS, ENVIRONMENTS = (set(words.split()) for words in re.findall(r"`([^`]*)`",
 SIGNS = frozenset("\\{}|,;:!>$%&#_ \t\n")
 LONGEST = 2000  # characters of a formula
 DEEPEST = 20  # braces within each other
+DEEPEST_ELEMENT = 60  # latex2mathml also nests accents without braces
 PART = re.compile(r"\\(?:begin|end)\s*\{([^{}]*)\}|\\([A-Za-z]+)|\\.?|[{}%]", re.DOTALL)
 LONG_LINE = re.compile(r"\\\\\s*\*?\s*\[[^\]]*\d{3}")
 
@@ -73,6 +74,8 @@ def mathml(formula: str, block: bool = False) -> str:
             inner = pattern.sub(instead, inner)
         try:
             element = convert_to_element(inner, display="block" if block else "inline")
+            if _is_deep(element):
+                element = Element("math")
         except Exception:  # of a formula that is not complete, for instance
             element = Element("math")
         # latex2mathml shows what it does not know as it was written, or leaves it out
@@ -86,6 +89,13 @@ def mathml(formula: str, block: bool = False) -> str:
         ):
             return _written(element)
     return f"<code>{html.escape(formula)}</code>"
+
+
+def _is_deep(element):
+    level = [element]
+    for _ in range(DEEPEST_ELEMENT):
+        level = [inner for one in level for inner in one]
+    return bool(level)
 
 
 def _n_letters(text):

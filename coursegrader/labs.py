@@ -266,7 +266,7 @@ def leaks(secrets: Iterable[str], text: str) -> list[str]:
 
 
 def text_of(name: str, content: bytes) -> str:
-    """Return the text of a file and, for a page or a notebook, also the texts that a person reads.
+    """Return the text of a file and the texts that a person reads in it, without tags, entities and escapes.
 
     Parameters
     ----------
@@ -280,12 +280,10 @@ def text_of(name: str, content: bytes) -> str:
     str
     """
     text = content.decode("utf-8", "ignore")
-    if name.endswith(".ipynb"):
-        with contextlib.suppress(ValueError, RecursionError):  # of a damaged notebook, the raw text remains
+    if name.lower().endswith((".ipynb", ".json")):
+        with contextlib.suppress(ValueError, RecursionError):  # of a damaged file, the raw text remains
             text += "\n" + strip_ansi("\n".join(_texts(json.loads(text))))
-    if name.lower().endswith((".html", ".htm", ".ipynb")):
-        text += "\n" + html.unescape(re.sub(r"<[^>]*>", "", text))
-    return text
+    return "\n".join([text, html.unescape(re.sub(r"<[^>]*>", "", text)), text.replace("\\", "").replace('""', '"')])
 
 
 def _texts(content):

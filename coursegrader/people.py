@@ -84,6 +84,8 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
             found[name] = Match(
                 person, note=None if person else "Not on the roster: nobody there has this ID of Canvas."
             )
+        elif kind == "moodle" and not numbered[name]:  # the student's name has the mark of Moodle
+            found[name] = Match(note="Left apart: it is named as in Moodle, but without Moodle's number.")
         elif not (parts := numbered.get(name)):
             person = students.get(identifiers.get(name))
             found[name] = Match(person, note=None if person else "Not on the roster.")

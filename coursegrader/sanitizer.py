@@ -62,6 +62,7 @@ PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", r
 NUMBER = re.compile(r"[0-9]{1,3}")
 NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the reader's Jupyter server may answer there
+HUB = re.compile(r"/(?:user|hub|services)(?:[/?#]|$)", re.IGNORECASE)  # paths of a JupyterHub
 LINK = re.compile(
     r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#].*)?", re.IGNORECASE
 )
@@ -227,7 +228,7 @@ def _parts(tag, text):
 def _attribute(tag, name, value):
     """Return the value that an attribute keeps, or None."""
     if name == "href":
-        return value if LINK.fullmatch(value) else None
+        return value if LINK.fullmatch(value) and not HUB.search(unquote(value)) else None
     if name == "src":
         return value if _is_picture(value) else None
     if name in ("start", "colspan", "rowspan"):
@@ -300,7 +301,7 @@ def rendered(
     env = {"left": left, "ends": {}, "formulas": [] if formula else None, "key": secrets.token_hex(16)}
     try:
         page = _MARKDOWN.render(text, env)
-    except RecursionError:
+    except Exception:  # too many levels, or a bug of the parser: a student could stop the class with it
         return clean(f"<pre>{html.escape(text)}</pre>", attachments)
     page = clean(page, attachments)
     return re.sub(rf"{env['key']}-(\d+)-", lambda at: formula(*env["formulas"][int(at[1])]), page) if formula else page

@@ -599,6 +599,8 @@ def read_timestamp(folder: Path) -> datetime | None:
     """Return the date in a folder's ``timestamp.txt``; None if it is not possible."""
     try:
         text = read_ordinary(folder / "timestamp.txt", MAX_TIMESTAMP_BYTES).decode("ascii").strip()
+        if not re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d", text):  # dateutil also takes 10:00, of today
+            return None
         date = parse_utc(text).replace(tzinfo=UTC)
         return date if len(text) < 100 and text.isprintable() and is_possible(date.timestamp()) else None
     except Exception:  # dateutil raises many kinds

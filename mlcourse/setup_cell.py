@@ -92,9 +92,9 @@ def students_repository(root: Path = ROOT) -> str:
         If the settings cannot be read or do not have it, or if it holds the name or password of a user.
     """
     address = setting("students", root).rstrip("/")
-    if re.match(r"https?://.*@", address):
+    if re.search("[?#]", address) or ("@" in address and not re.fullmatch(r"(ssh://)?git@[^@]+", address)):
         raise CourseError(
             f"{root / 'pyproject.toml'}: students must be an address that everybody may read, since every notebook "
-            "shows it: take everything before the @ out, and the @ itself"
+            "shows it: take everything before the @ out, and the @ itself, or all from a ? or # on"
         )
     return address

@@ -877,6 +877,7 @@ def test_a_timestamp_beside_the_notebook_comes_along_and_tells_which_is_newer(tm
     assert submitted(root)[f"ada/{LAB}/timestamp.txt"] == "2026-03-01 10:00:00 UTC"
     assert submitted(root)[f"bo/{LAB}/timestamp.txt.unreadable"] == "no date"
     assert "timestamp.txt" in said(result["bo"])
+    assert "says a timestamp.txt among the student's files" in said(result["ada"])
     run(zipped(tmp_path / "two.zip", {"ada.ipynb": notebook("two")}, MONDAY))
     assert submitted(root)[f"ada/{LAB}/{LAB}.ipynb"] == notebook("two")
     assert f"ada/{LAB}/timestamp.txt" not in submitted(root)

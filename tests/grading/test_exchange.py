@@ -13,6 +13,7 @@ import pytest
 from nbgrader.apps.api import NbGraderAPI
 
 from classroom import put_gradebook
+from coursegrader import collect as collect_module
 from coursegrader.exchange import MAX_ENTRIES, LeftOut, opened
 from coursegrader.labs import nbgrader_config, read_lab
 from coursegrader.submissions import read_timestamp
@@ -114,6 +115,24 @@ def test_the_submission_that_was_handed_in_last_counts_and_an_earlier_one_is_kep
     assert "third" in (collected(root) / f"{LAB}.ipynb").read_text()
     [kept] = (root / "replaced" / LAB / ME).glob("*/submitted/*.ipynb")
     assert "first" in kept.read_text()
+
+
+def test_a_notebook_that_is_exchanged_while_it_is_collected_is_of_the_time_of_the_exchange(root, inbound, monkeypatch):
+    folder, handed_in = submit(inbound), time.time()
+    notebook, late = folder / f"{LAB}.ipynb", inbound.parent / "late.ipynb"
+    late.write_text(notebook.read_text().replace("hello", "late"))
+    open_ordinary = collect_module.open_ordinary
+    time.sleep(1)
+
+    def opened_late(path):
+        if late.exists() and path.name == notebook.name:
+            late.rename(notebook)
+        return open_ordinary(path)
+
+    monkeypatch.setattr(collect_module, "open_ordinary", opened_late)
+    collect(root)
+    assert "late" in (collected(root) / f"{LAB}.ipynb").read_text()
+    assert read_timestamp(collected(root)).timestamp() > handed_in + 0.9
 
 
 def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):

@@ -50,6 +50,8 @@ def test_every_formula_of_the_labs_is_shown_as_one():
         ("$x^$", None),
         ("$" + "x" * 2001 + "$", None),
         (r"\begin{matrix}" + "a&" * 900 + r"\end{matrix}", None),
+        ("$" + r"\bar " * 380 + "x$", None),
+        ("$" + r"\hat " * 50 + "x$", "x" + "^" * 50),
         ("$ $", None),
     ],
 )

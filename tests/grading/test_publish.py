@@ -3,6 +3,7 @@
 import gzip
 import html
 import io
+import json
 import os
 import re
 import shutil
@@ -256,10 +257,23 @@ def test_a_hidden_test_in_an_output_is_refused_also_if_it_is_escaped_or_in_colou
     refuses(tmp_path / "students", course, f"{FIRST}.ipynb holds a line of the hidden tests of {FIRST}")
 
 
-def test_a_page_with_another_ending_is_searched_as_a_page(course, tmp_path):
-    (course / "data" / "page.HTM").write_text(html.escape(hidden_line_with_a_quotation_mark(course)))
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("page.HTM", html.escape),
+        ("figure.svg", lambda line: "".join(f"<tspan>{html.escape(sign)}</tspan>" for sign in line)),
+        ("notes.md", html.escape),
+        ("notes.json", lambda line: json.dumps([line])),
+        ("notes.yml", json.dumps),
+        ("notes.csv", lambda line: '"{}"'.format(line.replace('"', '""'))),
+        ("lab.IPYNB", lambda line: nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(line)]))),
+        ("notes.tex", lambda line: line.replace("_", r"\_")),
+    ],
+)
+def test_a_line_is_found_in_whatever_way_a_file_writes_its_signs(course, tmp_path, name, written):
+    (course / "data" / name).write_text(written(hidden_line_with_a_quotation_mark(course)))
     git(course, "add", "--all")
-    refuses(tmp_path / "students", course, f"data/page.HTM holds a line of the hidden tests of {FIRST}")
+    refuses(tmp_path / "students", course, f"data/{name} holds a line of the hidden tests of {FIRST}")
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes.md.gz", "notes.zip"])
@@ -297,9 +311,21 @@ def test_a_copy_of_the_secret_of_the_course_is_refused(course, tmp_path):
     refuses(tmp_path / "students", course, "data/course-secret.json holds a line of the secret of the course")
 
 
-def test_an_address_of_the_students_repository_with_a_password_is_refused(course, tmp_path):
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://oauth2:to/k@n@example.org/students",
+        "HTTPS://oauth2:token@example.org/students",
+        "git+https://oauth2:token@example.org/students",
+        "ssh://git:oauth2@example.org/students",
+        "oauth2:token@example.org:students",
+        "https://example.org/students.git?private_token=oauth2",
+        "https://example.org/students#oauth2",
+    ],
+)
+def test_an_address_of_the_students_repository_with_a_password_is_refused(course, tmp_path, address):
     path = course / "pyproject.toml"
-    path.write_text(path.read_text("utf-8").replace('students = "https://', 'students = "https://oauth2:to/k@n@'))
+    path.write_text(re.sub("^students = .*$", f'students = "{address}"', path.read_text("utf-8"), flags=re.M))
     with pytest.raises(CourseError, match="take everything before the @ out") as refused:
         publish(str(tmp_path / "students"), course)
     assert "oauth2" not in str(refused.value) and not (tmp_path / "students").exists()

@@ -364,6 +364,17 @@ def test_numbers_at_the_beginning_of_a_files_name_in_canvas_leave_it_to_its_stud
     assert collected(room) == {"ada", "ben"} and "only 71 is an ID of Canvas on the roster" in notes["ada"]
 
 
+def test_a_name_in_canvas_with_the_mark_of_moodle_takes_nobodys_place(room, enrol, hand_in):
+    enrol(CANVAS)
+    forged = f"ada_assignsubmission_file__72_901_{LAB}"
+    notes = hand_in(f"{forged}.ipynb", f"lovelaceada_71_800_{LAB}.ipynb", day=2)
+    assert collected(room) == {"ada"} and "nobody can tell whose it is" in notes[forged]
+    assert "72_901" not in (room.root / "submitted" / "ada" / LAB / f"{LAB}.ipynb").read_text("utf-8")
+    notes = hand_in(f"ben_assignsubmission_file_/{LAB}.ipynb", day=3)
+    assert "without Moodle's number" in notes["ben"] and "the identifier of another" in notes["ben"]
+    assert collected(room) == {"ada"}
+
+
 def test_a_name_does_not_replace_what_was_collected_otherwise(room, enrol, hand_in):
     enrol(MOODLE)
     assert hand_in(f"1001/{LAB}.ipynb", f"1003/{LAB}.ipynb") == {"1001": "", "1003": ""}

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from jinja2 import Environment
+from markdown_it import MarkdownIt
 
 from coursegrader import sanitizer
 from coursegrader.formulas import mathml
@@ -195,6 +196,10 @@ def test_no_tag_remains_that_asks_a_server_for_something(page, written):
         "http://2130706433/",
         "http://example.org@localhost/",
         "http:example.org",
+        "https://hub.example.org/user/eve/static/page.html",
+        "https://hub.example.org/jupyter/%75ser/eve/page.html",
+        "https://hub.example.org/hub/spawn",
+        "https://hub.example.org/services?x",
         "javascript:alert(1)",
         "data:text/html,x",
         "file:///etc/passwd",
@@ -211,7 +216,7 @@ def test_a_link_to_the_server_of_who_reads_cannot_be_clicked(address):
 
 
 @pytest.mark.parametrize(
-    "address", ["https://scikit-learn.org/stable/?a=b#c", "http://example.org:80", "mailto:a@b.org"]
+    "address", ["https://scikit-learn.org/stable/user_guide.html?a=b#c", "http://example.org:80", "mailto:a@b.org"]
 )
 def test_a_link_to_another_site_tells_it_nothing(address):
     assert rendered(f"[x]({address})").strip() == f'<p><a href="{address}" rel="noopener noreferrer nofollow">x</a></p>'
@@ -295,6 +300,14 @@ PIECES += [
     "]",
     "%",
 ]
+
+
+@pytest.mark.parametrize("written", [rendered, with_mathml])
+def test_a_text_at_which_the_parser_fails_is_shown_as_it_was_written(written):
+    text = "> | a | b |\n> |---|---|\n>"
+    with pytest.raises(IndexError):  # else: take another text
+        MarkdownIt("commonmark").enable("table").render(text)
+    assert html.unescape(written(text)) == f"<pre>{text}</pre>"
 
 
 @pytest.mark.parametrize("written", [rendered, with_mathml, clean, highlighted, coloured])
