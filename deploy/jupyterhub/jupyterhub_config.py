@@ -17,6 +17,8 @@ STATE = HERE / "state"
 c.JupyterHub.bind_url = f"http://127.0.0.1:{HUB['port']}"
 c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{HUB['port'] + 1}"
 c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{HUB['port'] + 2}"
+# Each person's server has a name of its own, so that no page of one acts in the browser as another
+c.JupyterHub.subdomain_host = HUB["address"] or ""
 c.ConfigurableHTTPProxy.command = [str(HERE / "proxy" / "node_modules" / ".bin" / "configurable-http-proxy")]
 c.ConfigurableHTTPProxy.pid_file = str(STATE / "proxy.pid")
 c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")

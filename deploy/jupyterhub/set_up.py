@@ -24,6 +24,10 @@ PYTHON = "/usr/bin/python3"  # one that every user may run, unlike one below som
 PROGRAMS = {"git": "git", "make": "make", "node": "nodejs", "npm": "npm", "bwrap": "bubblewrap"}
 # Variables that say how this machine reaches packages
 NETWORK = re.compile("PIP_|NPM_CONFIG_|SSL_|NODE_EXTRA_|.*_PROXY$", re.IGNORECASE)
+ALONE = (
+    "Without --address, all servers have one name: a page that a student serves can act as whoever opens it, also as "
+    "the instructor. Let nobody else log in before you gave the address, see the page On a JupyterHub."
+)
 UNIT = Path("/etc/systemd/system/mlcourse-hub.service")
 
 
@@ -51,6 +55,8 @@ def parse():
     parser.add_argument("--group", default="students", help="the group of the users who are students (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the first of three ports of this machine (%(default)s)")
     says = "where programs and settings go (%(default)s)"
+    says = "where people will reach the hub, such as https://hub.example.org; their servers get names below it"
+    parser.add_argument("--address", metavar="URL", help=says)
     parser.add_argument("--prefix", type=Path, default=Path("/opt/mlcourse"), help=says)
     says = "nbgrader's exchange (%(default)s)"
     parser.add_argument("--exchange", type=Path, default=Path("/srv/nbgrader/exchange"), help=says)
@@ -96,6 +102,8 @@ def check(options):
     except KeyError:
         name = options.instructor
         raise SetUpError(f"there is no user {name}: type adduser {name}, and clone the course as that user") from None
+    if options.address and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]+)?", options.address):
+        raise SetUpError(f"{options.address} is no address such as https://hub.example.org, without a path")
     if instructor.pw_uid == 0:
         raise SetUpError("the instructor must not be root: make a user for yourself, and clone the course as that user")
     if COURSE.stat().st_uid != instructor.pw_uid:
@@ -159,6 +167,7 @@ def write_settings(options, instructor):
         "course_id": course_id(instructor),
         "group": options.group,
         "port": options.port,
+        "address": options.address,
         "exchange": str(options.exchange),
     }
     (prefix / "hub.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -192,7 +201,7 @@ def make_exchange(root, instructor):
 
 def start(options):
     """Let systemd start the hub, now and whenever the machine starts; without systemd, say how to start it."""
-    prefix, address = options.prefix, f"http://127.0.0.1:{options.port}"
+    prefix, address = options.prefix, options.address or f"http://127.0.0.1:{options.port}"
     if Path("/run/systemd/system").is_dir():
         unit = (HERE / UNIT.name).read_text("utf-8").replace("PREFIX", str(prefix))
         UNIT.write_text(unit, encoding="utf-8")
@@ -203,6 +212,8 @@ def start(options):
     else:
         say(f"Ready. This command starts JupyterHub at {address}:")
         say(f"{prefix}/env/bin/jupyterhub --config {prefix}/jupyterhub_config.py")
+    if not options.address:
+        say(ALONE)
 
 
 def run(*command, user=None, cwd=COURSE, env=None, **options):
