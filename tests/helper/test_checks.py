@@ -226,6 +226,22 @@ def test_a_failure_in_a_notebook_shows_its_sentence_with_the_whole_address_and_n
     assert shown.stdout.split() == f"slope: expected 2, got 1. See {place} in the book.".split()
 
 
+@pytest.mark.parametrize(
+    ("actual", "expected", "is_rounded"),
+    [
+        (0.333, 1 / 3, True),
+        ([0.33, 0.67, 1.33], [1 / 3, 2 / 3, 4 / 3], True),
+        (0.3, 1 / 3, False),
+        (0.335, 1 / 3, False),
+        ([0, 0, 0], [1e-9, 2e-8, 3e-8], False),
+    ],
+)
+def test_numbers_that_are_right_but_rounded_are_called_so(actual, expected, is_rounded):
+    with pytest.raises(checks.CheckFailed) as failure:
+        checks.array(actual, expected, "the shares", atol=0)
+    assert ("do not round" in str(failure.value)) == is_rounded
+
+
 def test_an_error_names_the_line_of_the_answer_and_none_of_the_test():
     cells = {"<answer>": "def slope(x):\n    return x - [1]", "<test>": TEST.format(call="slope(2)")}
     sentence = run(cells)
