@@ -94,6 +94,7 @@ def testing(name: str, see: str) -> Iterator[None]:
     try:
         with (
             warnings.catch_warnings(),
+            np.printoptions(legacy="1.25"),  # a sentence shows 3, not np.int64(3)
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
         ):

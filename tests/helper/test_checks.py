@@ -288,6 +288,14 @@ def test_an_error_from_another_process_brings_the_line_of_the_answer_along(place
     assert failure_of(lambda: raise_(error)).removesuffix(". See page.html#part in the book.").endswith(end)
 
 
+def test_a_sentence_shows_numbers_and_texts_of_numpy_like_those_of_python():
+    got = [np.str_("soil"), np.int64(3), np.float64(0.5)]
+    said = failure_of(lambda: checks.that(False, f"expected {np.str_('crop')!r}, got {got}"))
+    assert said.startswith("expected 'crop', got ['soil', 3, 0.5].")
+    said = failure_of(lambda: checks.raises(ValueError, lambda: (np.int64(2), np.float64("nan")), "f(1)", "raise it"))
+    assert said.startswith("f(1): expected a ValueError, got (2, nan): raise it.")
+
+
 def test_a_long_message_keeps_its_end_where_the_advice_often_stands():
     advice = "Reshape your data with reshape(-1, 1)."
     assert advice.rstrip(".") in failure_of(lambda: raise_(ValueError("array=[" + "1 2 3 " * 99 + "] " + advice)))
