@@ -249,7 +249,7 @@ def grade(options):
     else:
         print(f"Limits: {limits.sentence(allowed)}.")
     if options.scheduler and not options.scheduler.startswith("tls://"):
-        said = "whoever can reach that scheduler can do all that you may do: only a tls:// address keeps others out"
+        said = "whoever can reach that scheduler can do all that you may do: only certificates keep others out"
         print(f"Warning: {said}.", file=sys.stderr)
     done = grade_class(
         known(options),
