@@ -20,7 +20,7 @@ from nbgrader.preprocessors import (
 
 from coursegrader import sanitizer
 from coursegrader.deadlines import LatePenalty
-from coursegrader.exchange import Collect
+from coursegrader.exchange import Collect, ReleaseFeedback
 from coursegrader.feedback import FeedbackPage
 from coursegrader.preprocessors import (
     DrawAnew,
@@ -49,8 +49,9 @@ c.CourseDirectory.solution_directory = "solved"
 # A mark scheme stands in the cell of the question. Releases omit it; the formgrader shows it.
 c.ClearMarkScheme.enforce_metadata = False
 
-# From the exchange, take only what students may hand in, and follow none of their links.
+# From the exchange, take only what students may hand in, follow none of their links, and let nobody stop the class.
 c.ExchangeFactory.collect = Collect
+c.ExchangeFactory.release_feedback = ReleaseFeedback
 
 # Check and repair submissions first.
 c.Autograde.exporter_class = ReadSubmission

@@ -1,23 +1,31 @@
-"""Collect from nbgrader's exchange, where students write the folders that the instructor reads.
+"""Collect from nbgrader's exchange, where students write the folders that the instructor reads, and release feedback.
 
 nbgrader follows links in these folders with the instructor's rights, takes a folder in anybody's name, and stops for
-the whole class at one with an odd name. `Collect` replaces its step in ``nbgrader_config.py``, for ``nbgrader collect``
-and for the button of the formgrader.
+the whole class at one with an odd name, or at one in which its own files are missing. `Collect` and `ReleaseFeedback`
+replace its steps in ``nbgrader_config.py``, for the commands of nbgrader and for the buttons of the formgrader.
 """
 
+import glob
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nbgrader.api import Gradebook
-from nbgrader.exchange.default import ExchangeCollect
+from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
+from nbgrader.utils import notebook_hash
 
 from coursegrader import GradingError
-from coursegrader.collect import collect_folders, date_of
+from coursegrader.collect import collect_folders, date_of, keep_refusals
+from coursegrader.deadlines import moment
+from coursegrader.files import write_whole
 from coursegrader.roster import FILE, read_roster
-from coursegrader.submissions import SECRET, read_secret, shown
+from coursegrader.submissions import SECRET, read_secret, read_timestamp, shown
+
+COPYING = timedelta(minutes=5)  # within which nbgrader has copied what is handed in
+MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
 
 
 class Collect(ExchangeCollect):
@@ -26,9 +34,7 @@ class Collect(ExchangeCollect):
     def init_src(self):
         if not self.coursedir.course_id:
             self.fail("No course id specified: set c.CourseDirectory.course_id in nbgrader_config.py")
-        self.inbound = Path(self.root, self.coursedir.course_id, "inbound")
-        if not os.access(self.inbound, os.R_OK | os.X_OK):
-            self.fail(f"{self.inbound} cannot be read: release a lab first, as the user who owns the course")
+        self.inbound = inbound_of(self)
 
     def copy_files(self):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
@@ -39,10 +45,12 @@ class Collect(ExchangeCollect):
                 try:
                     with opened(path, student) as folder:
                         collected += collect_folders(lab, {student: folder}, root, people)
+                        check_time(collected[-1], folder)
                 except OtherOwner as error:
                     notes.append(str(error))
                 except GradingError as error:
                     self.fail(str(error))
+        keep_refusals(collected, lab, root)
         for one in collected:
             if one.path and read_secret(one.path.parent) is None:
                 (one.path.parent / SECRET).write_text(secrets.token_hex(64), encoding="ascii")
@@ -59,6 +67,44 @@ class Collect(ExchangeCollect):
             return []
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
             return read_roster(gradebook, root)
+
+
+class ReleaseFeedback(ExchangeReleaseFeedback):
+    """Release feedback as nbgrader does: each page under a name that follows from what its student handed in.
+
+    The student's nbgrader asks for the names of the notebooks in the student's own folder, and a student of whom
+    nothing could be collected asks, too.
+    """
+
+    def copy_files(self):
+        lab, released = self.coursedir.assignment_id, 0
+        known = names(inbound_of(self), lab)
+        excluded = self.coursedir.student_id_exclude.split(",")
+        for page in map(Path, sorted(glob.glob(os.path.join(self.src_path, "*.html")))):
+            student = page.parent.parent.name
+            if student in excluded:
+                continue
+            submitted = known.get(student, {})
+            secret = read_secret(page.parent) or next(reversed(submitted), None)
+            if secret is None:
+                self.log.warning(f"{student}: not released, since nothing of theirs is in the exchange.")
+                continue
+            if submitted.get(secret) == []:
+                self.log.warning(f"{student}: handed in no notebook, so the feedback cannot be fetched.")
+            for name in {page.stem, *submitted.get(secret, [])}:
+                target = Path(self.dest_path, f"{notebook_hash(secret=secret, notebook_id=name)}.html")
+                write_whole(target, page.read_bytes())
+                target.chmod(0o644)  # for the student, who knows its name
+            released += 1
+        self.log.info(f"Released the feedback of {released} students on {lab}")
+
+
+def inbound_of(step) -> Path:
+    """Return the folder to which students hand in, for a step of nbgrader, which fails if it cannot be read."""
+    inbound = Path(step.root, step.coursedir.course_id, "inbound")
+    if not os.access(inbound, os.R_OK | os.X_OK):
+        step.fail(f"{inbound} cannot be read: release a lab first, as the user who owns the course")
+    return inbound
 
 
 class OtherOwner(Exception):
@@ -81,10 +127,7 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
     notes : list of str
     """
     found, notes = {}, []
-    for path in sorted(inbound.iterdir()):
-        student, *rest = path.name.split("+")
-        if len(rest) < 2 or rest[0] != lab:
-            continue
+    for student, path in of_lab(inbound, lab):
         try:
             with opened(path, student) as folder:
                 date = date_of(folder)
@@ -94,6 +137,50 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
         if date >= found.get(student, (date, None))[0]:
             found[student] = date, path
     return {student: path for student, (_, path) in found.items()}, notes
+
+
+def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:
+    """Return the names of the notebooks that each student handed in, by student and secret, the latest last."""
+    found = {}
+    for student, path in of_lab(inbound, lab):
+        try:
+            with opened(path, student) as folder:
+                stems = sorted(file.stem for file in folder.glob("*.ipynb"))[:MOST_NAMES]
+                if secret := read_secret(folder):
+                    found.setdefault(student, []).append((date_of(folder), secret, stems))
+        except OtherOwner:
+            continue
+    return {student: {secret: stems for _, secret, stems in sorted(some)} for student, some in found.items()}
+
+
+def of_lab(inbound: Path, lab: str) -> Iterator[tuple[str, Path]]:
+    """Yield the student and the path of each folder in the exchange that has the name of a submission of a lab."""
+    for path in sorted(inbound.iterdir()):
+        student, *rest = path.name.split("+")
+        if len(rest) >= 2 and rest[0] == lab:
+            yield student, path
+
+
+def check_time(one, folder: Path) -> None:
+    """Compare the time in a folder, which its student can change, with the time of the last change, which nobody can.
+
+    Parameters
+    ----------
+    one : coursegrader.collect.Collected
+        It gets a time if there is none, and a note if the two differ.
+    folder : pathlib.Path
+        In the exchange.
+    """
+    times = [folder.stat().st_ctime]
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # the student may remove it in this moment
+            times.append(path.lstat().st_ctime)
+    changed, stated = datetime.fromtimestamp(max(times), UTC), read_timestamp(folder)
+    if one.path and read_timestamp(one.path.parent) is None:
+        write_whole(one.path.parent / "timestamp.txt", f"{changed:%Y-%m-%d %H:%M:%S} UTC")
+        one.notes.append(f"Without a time in timestamp.txt; its files were last changed at {moment(changed)}.")
+    elif stated and changed - stated > COPYING:
+        one.notes.append(f"timestamp.txt says {moment(stated)}, but its files were changed at {moment(changed)}.")
 
 
 @contextmanager

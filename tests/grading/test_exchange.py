@@ -1,17 +1,21 @@
-"""nbgrader's exchange: what students put there is collected, and nothing that they must not hand in."""
+"""nbgrader's exchange: only what students may hand in is collected, and nobody stops the feedback of the class."""
 
 import getpass
 import json
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.utils import notebook_hash
 
 from classroom import put_gradebook
+from coursegrader.collect import refusals
 from coursegrader.exchange import OtherOwner, opened
 from coursegrader.labs import nbgrader_config, read_lab
+from coursegrader.submissions import read_timestamp
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -60,6 +64,27 @@ def collect(root):
     result = NbGraderAPI(config=config).collect(LAB)
     assert result["success"], result["log"]
     return result["log"]
+
+
+def release_feedback(root, pages):
+    """Release the feedback, with the files beside the page of each student; return the log."""
+    for student, files in pages.items():
+        folder = root / "feedback" / student / LAB
+        folder.mkdir(parents=True)
+        for name, text in {f"{LAB}.html": f"The page of {student}", **files}.items():
+            (folder / name).write_text(text)
+    config = nbgrader_config(root)
+    config.Exchange.root = str(root.parent / "exchange")
+    result = NbGraderAPI(config=config).release_feedback(LAB)
+    assert result["success"], result
+    return result["log"]
+
+
+def fetched(root, secret, name=LAB):
+    """Return the page that a student's nbgrader finds for a notebook that was handed in; None if there is none."""
+    page = root.parent / "exchange" / "mlcourse" / "feedback" / f"{notebook_hash(secret=secret, notebook_id=name)}.html"
+    assert not page.exists() or page.stat().st_mode & 0o777 == 0o644
+    return page.read_text() if page.exists() else None
 
 
 def collected(root, student=ME):
@@ -152,6 +177,60 @@ def test_only_the_files_that_are_needed_are_taken(root, inbound):
     collect(root)
     names = sorted(path.name for path in collected(root).iterdir())
     assert names == [f"{LAB}.ipynb", "submission_secret.txt", "timestamp.txt"]
+
+
+def test_without_a_time_that_of_the_last_change_counts(root, inbound):
+    (submit(inbound) / "timestamp.txt").unlink()
+    assert "Without a time in timestamp.txt" in collect(root)
+    stated = read_timestamp(collected(root))
+    assert timedelta(0) <= datetime.now(UTC) - stated < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("ago", "is_named"), [(timedelta(minutes=1), False), (timedelta(hours=1), True)])
+def test_a_time_that_a_student_set_back_is_named_and_left_to_the_instructor(root, inbound, ago, is_named):
+    stated = datetime.now(UTC) - ago
+    submit(inbound, date=f"{stated:%Y-%m-%d %H:%M:%S}")
+    assert ("but its files were changed at" in collect(root)) == is_named
+    assert read_timestamp(collected(root)) == stated.replace(microsecond=0)
+
+
+def test_what_cannot_be_collected_is_remembered_until_there_is_something_better(root, inbound):
+    (submit(inbound) / f"{LAB}.ipynb").unlink()
+    collect(root)
+    assert "no notebook" in refusals(LAB, root)[ME]
+    submit(inbound, date="2026-03-03 10:00:00")
+    collect(root)
+    assert refusals(LAB, root) == {}
+
+
+def test_the_feedback_is_released_under_the_name_that_the_notebook_had(root, inbound):
+    folder = submit(inbound)
+    (folder / f"{LAB}.ipynb").rename(folder / "my lab.ipynb")
+    said = release_feedback(root, {ME: {"submission_secret.txt": SECRET, "timestamp.txt": "2026-03-02 10:00:00 UTC"}})
+    assert "Released the feedback of 1 students" in said
+    assert fetched(root, SECRET, "my lab") == fetched(root, SECRET) == f"The page of {ME}"
+
+
+@pytest.mark.parametrize("missing", ["timestamp.txt", "submission_secret.txt"])
+def test_a_missing_file_of_one_student_stops_the_feedback_of_nobody(root, inbound, missing):
+    files = {"submission_secret.txt": "1" * 128, "timestamp.txt": "2026-03-02 10:00:00 UTC"}
+    some = {name: text for name, text in files.items() if name != missing}
+    said = release_feedback(root, {"a": some, "b": files})
+    assert fetched(root, "1" * 128) == "The page of b"
+    assert ("a: not released" in said) == (missing == "submission_secret.txt")
+
+
+def test_a_student_of_whom_nothing_could_be_collected_gets_the_reason(root, inbound):
+    submit(inbound, date="2026-03-01 10:00:00", secret="1" * 128)
+    submit(inbound, secret=SECRET)
+    release_feedback(root, {ME: {}})
+    assert fetched(root, SECRET) == f"The page of {ME}"
+    assert fetched(root, "1" * 128) is None
+
+
+def test_without_a_notebook_the_instructor_reads_that_the_feedback_cannot_be_fetched(root, inbound):
+    (submit(inbound) / f"{LAB}.ipynb").unlink()
+    assert "handed in no notebook" in release_feedback(root, {ME: {}})
 
 
 def test_without_an_exchange_the_message_says_what_to_do(root):
