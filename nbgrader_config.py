@@ -49,8 +49,7 @@ c.CourseDirectory.solution_directory = "solved"
 # A mark scheme stands in the cell of the question. Releases omit it; the formgrader shows it.
 c.ClearMarkScheme.enforce_metadata = False
 
-# From the exchange, take only what students may hand in, and follow none of their links; leave out of the feedback who
-# has handed in without it.
+# From the exchange, take only what students may hand in, follow none of their links, and let nobody stop the class.
 c.ExchangeFactory.collect = Collect
 c.ExchangeFactory.release_feedback = ReleaseFeedback
 

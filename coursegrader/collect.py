@@ -231,6 +231,8 @@ def collect_folder(
     if stated and abs(stated.timestamp() - now) > DIFFERENT:
         states = _written(stated.timestamp())
         note = f"Its {TIMESTAMP} says {states}, but it was changed on {_written(now)}, which counts."
+    elif not stated:
+        note = f"Its {TIMESTAMP} says no time, so {_written(now)} counts, when it was changed."
 
     def stamp():
         return io.BytesIO(f"{datetime.fromtimestamp(time(), UTC):%Y-%m-%d %H:%M:%S.%f} UTC".encode())

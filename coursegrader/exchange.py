@@ -1,10 +1,12 @@
-"""Collect from nbgrader's exchange, where students write the folders that the instructor reads.
+"""Collect from nbgrader's exchange, where students write the folders that the instructor reads, and release feedback.
 
 nbgrader follows links in these folders with the instructor's rights, takes a folder in anybody's name and the time that
-the student wrote into it, and stops for the whole class at one with an odd name. `Collect` and `ReleaseFeedback`
-replace its steps in ``nbgrader_config.py``, for ``nbgrader`` and for the buttons of the formgrader.
+the student wrote into it, and stops for the whole class at one with an odd name, or at one in which its own files are
+missing. `Collect` and `ReleaseFeedback` replace its steps in ``nbgrader_config.py``, for the commands of nbgrader and
+for the buttons of the formgrader.
 """
 
+import glob
 import itertools
 import os
 import secrets
@@ -16,13 +18,16 @@ from pathlib import Path
 
 from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
+from nbgrader.utils import notebook_hash
 
 from coursegrader import GradingError
-from coursegrader.collect import collect_folder, of_one_identifier
+from coursegrader.collect import collect_folder, keep_refusals, of_one_identifier
+from coursegrader.files import write_whole
 from coursegrader.roster import FILE, read_roster
-from coursegrader.submissions import SECRET, read_secret, read_timestamp, shown
+from coursegrader.submissions import SECRET, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
+MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
 
 
 class Collect(ExchangeCollect):
@@ -31,9 +36,7 @@ class Collect(ExchangeCollect):
     def init_src(self):
         if not self.coursedir.course_id:
             self.fail("No course id specified: set c.CourseDirectory.course_id in nbgrader_config.py")
-        self.inbound = Path(self.root, self.coursedir.course_id, "inbound")
-        if not os.access(self.inbound, os.R_OK | os.X_OK):
-            self.fail(f"{self.inbound} cannot be read: release a lab first, as the user who owns the course")
+        self.inbound = inbound_of(self)
 
     def copy_files(self):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
@@ -53,6 +56,7 @@ class Collect(ExchangeCollect):
                     notes.append(str(error))
                 except GradingError as error:
                     self.fail(str(error))
+        keep_refusals(collected, lab, root)
         for one in collected:
             if one.path and read_secret(one.path.parent) is None:
                 (one.path.parent / SECRET).write_text(secrets.token_hex(64), encoding="ascii")
@@ -72,18 +76,41 @@ class Collect(ExchangeCollect):
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):
-    """Release feedback as nbgrader does, but leave out whoever has handed in without the exchange.
+    """Release feedback as nbgrader does: each page under a name that follows from what its student handed in.
 
-    nbgrader stops for the whole class at the first of them.
+    The student's nbgrader asks for the names of the notebooks in the student's own folder, and a student of whom
+    nothing could be collected asks, too.
     """
 
     def copy_files(self):
-        folders = Path(self.coursedir.root, self.coursedir.feedback_directory).glob(f"*/{self.coursedir.assignment_id}")
-        absent = {path.parent.name for path in folders if read_timestamp(path) is None or read_secret(path) is None}
-        for student in sorted(absent):
-            self.log.warning(f"{shown(student)} has not handed in through the exchange and gets no feedback there.")
-        self.coursedir.student_id_exclude = ",".join([self.coursedir.student_id_exclude, *absent])
-        super().copy_files()
+        lab, released = self.coursedir.assignment_id, 0
+        known = names(inbound_of(self), lab)
+        excluded = self.coursedir.student_id_exclude.split(",")
+        for page in map(Path, sorted(glob.glob(os.path.join(self.src_path, "*.html")))):
+            student = page.parent.parent.name
+            if student in excluded:
+                continue
+            submitted = known.get(student, {})
+            secret = read_secret(page.parent) or next(reversed(submitted), None)
+            if secret is None:
+                self.log.warning(f"{shown(student)}: not released, since nothing of theirs is in the exchange.")
+                continue
+            if submitted.get(secret) == []:
+                self.log.warning(f"{shown(student)}: handed in no notebook, so the feedback cannot be fetched.")
+            for name in {page.stem, *submitted.get(secret, [])}:
+                target = Path(self.dest_path, f"{notebook_hash(secret=secret, notebook_id=name)}.html")
+                write_whole(target, page.read_bytes())
+                target.chmod(0o644)  # for the student, who knows its name
+            released += 1
+        self.log.info(f"Released the feedback of {released} students on {lab}")
+
+
+def inbound_of(step) -> Path:
+    """Return the folder to which students hand in, for a step of nbgrader, which fails if it cannot be read."""
+    inbound = Path(step.root, step.coursedir.course_id, "inbound")
+    if not os.access(inbound, os.R_OK | os.X_OK):
+        step.fail(f"{inbound} cannot be read: release a lab first, as the user who owns the course")
+    return inbound
 
 
 class LeftOut(Exception):
@@ -106,10 +133,7 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
     notes : list of str
     """
     found, notes = {}, []
-    for path in sorted(inbound.iterdir()):
-        student, *rest = path.name.split("+")
-        if len(rest) < 2 or rest[0] != lab:
-            continue
+    for student, path in of_lab(inbound, lab):
         try:
             with opened(path, student) as folder:
                 date = changed(folder)
@@ -119,6 +143,26 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
         if date >= found.get(student, (date, None))[0]:
             found[student] = date, path
     return {student: path for student, (_, path) in found.items()}, notes
+
+
+def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:
+    """Return the names of the notebooks that each student handed in, by student and secret, the latest last."""
+    found = {}
+    for student, path in of_lab(inbound, lab):
+        with suppress(LeftOut), opened(path, student) as folder:
+            stems = sorted(Path(name).stem for name in entries(folder) if name.endswith(".ipynb"))[:MOST_NAMES]
+            found.setdefault(student, []).append((changed(folder), read_secret(folder), stems))
+    for some in found.values():
+        some.sort(key=lambda one: one[0])
+    return {student: {secret: stems for _, secret, stems in some if secret} for student, some in found.items()}
+
+
+def of_lab(inbound: Path, lab: str) -> Iterator[tuple[str, Path]]:
+    """Yield the student and the path of each folder in the exchange that has the name of a submission of a lab."""
+    for path in sorted(inbound.iterdir()):
+        student, *rest = path.name.split("+")
+        if len(rest) >= 2 and rest[0] == lab:
+            yield student, path
 
 
 @contextmanager
@@ -144,6 +188,21 @@ def opened(path: Path, student: str) -> Iterator[Path]:
             os.close(folder)
 
 
+def entries(folder: Path) -> list[str]:
+    """Return the names in a folder.
+
+    Raises
+    ------
+    LeftOut
+        If there are more than `MAX_ENTRIES`.
+    """
+    with os.scandir(folder) as found:
+        names = [entry.name for entry in itertools.islice(found, MAX_ENTRIES + 1)]
+    if len(names) > MAX_ENTRIES:
+        raise LeftOut(f"Left out a folder of {name_of(os.stat(folder).st_uid)}: it has more than {MAX_ENTRIES} files.")
+    return names
+
+
 def changed(folder: Path) -> float:
     """Return when a folder or a file in it was last changed, in seconds since 1970.
 
@@ -156,12 +215,8 @@ def changed(folder: Path) -> float:
     OSError
         If it cannot be read.
     """
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in itertools.islice(entries, MAX_ENTRIES + 1)]
-    if len(names) > MAX_ENTRIES:
-        raise LeftOut(f"Left out a folder of {name_of(os.stat(folder).st_uid)}: it has more than {MAX_ENTRIES} files.")
     times = [os.stat(folder).st_ctime]
-    for name in names:
+    for name in entries(folder):
         with suppress(FileNotFoundError):  # the student removed it meanwhile
             times.append(os.lstat(folder / name).st_ctime)
     return max(times)

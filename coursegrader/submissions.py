@@ -377,7 +377,7 @@ def _report_changes(cells, lab, given, repairs):
     ]
     _report(answers, lab, "{was} missing and {has} been put back without an answer", repairs)
     _report(others, lab, "{was} missing and {has} been put back", repairs)
-    _report(changed, lab, "{was} changed and {has} been put back as given", repairs)
+    _report(changed, lab, "{was} not as in the present version of the lab and {has} been put back", repairs)
     _report(turned, lab, "{was} of another type; the type has been put back and the text kept", repairs)
 
 

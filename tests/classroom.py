@@ -1,13 +1,64 @@
-"""A fictitious class: a gradebook and autograded notebooks, made without a run of nbgrader."""
+"""Fictitious classes: one of 40 with its work, and one of which the caller sets every mark, without a run of nbgrader.
+
+Of the class of 40, each person hands in one of four kinds of notebooks, but one nothing, and one a file that is none.
+Two are late, of whom one has an extension.
+"""
 
 import functools
 import json
 import tempfile
 from pathlib import Path
 
+import nbformat
 from nbgrader.api import Gradebook
 
 from coursegrader.labs import nbgrader_config
+from coursegrader.scores import read_scores
+
+KINDS = ("perfect", "half", "wrong", "released")  # what they hand in, in turns
+NOTHING, BROKEN, LATE, EXTENDED = 39, 40, 5, 9
+LATE_RULE = "c.LatePenalty.per_day = 0.1\n"
+CHANGED = "this check was changed after the marks"
+
+
+def handed_in(lab, number):
+    """Return what a person of the class of 40 hands in for a lab (`course.Lab`), as the text of a file."""
+    return "{" if number == BROKEN else nbformat.writes(lab.submitted[KINDS[(number - 1) % 4]])
+
+
+def mark(lab, students):
+    """Give one point and a comment to each written answer of some students, as a person would."""
+    with lab.gradebook() as gradebook:
+        for student in students:
+            (notebook,) = gradebook.find_submission(lab.name, student).notebooks
+            for grade in notebook.grades:
+                if grade.name in lab.written:
+                    grade.manual_score, grade.needs_manual_grade = 1.0, False
+                    comment = gradebook.find_comment(grade.name, lab.name, lab.name, student)
+                    comment.manual_comment = f"Read by a person, {student}."
+        gradebook.db.commit()
+
+
+def scores(lab):
+    """Return the table of `read_scores`, by student and grade_id."""
+    with lab.gradebook() as gradebook:
+        return read_scores(lab.name, gradebook).set_index(["student", "grade_id"])
+
+
+def change_a_check(root):
+    """Let a check of lab 1, for the first function that it asks for, fail for everybody, in the lab's source."""
+    source = root / "solutions" / "lab-01-toy-regression.md"
+    head, line, rest = source.read_text("utf-8").partition('with checks.testing("mean_squared_error"')
+    opening, _, rest = rest.partition("\n")
+    source.write_text(f"{head}{line}{opening}\n    checks.that(False, {CHANGED!r})\n{rest}", encoding="utf-8")
+
+
+def assert_only_the_changed_check_moved(written, before, after):
+    """Nobody has points in the changed check any more, and the marks of the written answers are as they were."""
+    (changed,) = {grade_id for _, grade_id in before.index[before.automatic > after.automatic]}
+    assert (after.automatic[:, changed] == 0).all() and (before.automatic[:, changed] > 0).any()
+    for name in written:
+        assert after.xs(name, level="grade_id").equals(before.xs(name, level="grade_id"))
 
 
 def put_gradebook(root):

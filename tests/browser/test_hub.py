@@ -1,10 +1,14 @@
-"""A JupyterHub for three people: `deploy/jupyterhub/set_up.py` sets it up, and a lab goes from release to feedback.
+"""A JupyterHub for a class of 40: `deploy/jupyterhub/set_up.py` sets it up, and a lab goes from release to feedback.
 
-The instructor and two students are users of the system, who work in Chromium. They are removed afterwards.
+All are users of the system, who are removed afterwards. The instructor and two students work in Chromium, the others
+with the commands of nbgrader, as somebody does in a terminal of the hub.
 """
 
 import contextlib
+import csv
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,14 +17,29 @@ import tempfile
 import time
 import urllib.request
 import uuid
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
 from browser import wait_until_loaded
-from course import without_markers
+from classroom import (
+    BROKEN,
+    CHANGED,
+    EXTENDED,
+    LATE,
+    LATE_RULE,
+    NOTHING,
+    assert_only_the_changed_check_moved,
+    change_a_check,
+    handed_in,
+    mark,
+    scores,
+)
+from course import Lab, without_markers
 from coursegrader.labs import grade_id, grader, read_lab, secret_lines
 from jupyterlab_page import Student
 from mlcourse.student.notebooks import has_passed, is_test
@@ -32,6 +51,10 @@ ANSWERS = {grade_id(cell): without_markers(cell).rstrip("\n") for cell in SOURCE
 GRADED = {grade_id(cell): grader(cell) for cell in SOURCE.cells if grader(cell).get("grade")}
 WRITTEN = [name for name, cell in GRADED.items() if cell["solution"]]
 AUTOMATIC = sum(cell["points"] for name, cell in GRADED.items() if name not in WRITTEN)
+# Of the class of 40, beside those of `classroom`. The last one never fetches the lab.
+TWICE, EMPTY, RENAMED, NO_NOTEBOOK, HOSTILE, NO_TIME, ABSENT = 10, 12, 13, 16, 17, 21, 38
+REFUSED = {BROKEN, EMPTY}
+COLLECTED = set(range(1, 41)) - {NOTHING, NO_NOTEBOOK, ABSENT}
 
 
 class Person:
@@ -96,18 +119,23 @@ class Person:
     def notebook(self):
         return self.home / "labs" / LAB / f"{LAB}.ipynb"
 
+    def write(self, text, path=None):
+        """Write a file, at first the notebook of the lab, as its owner does."""
+        self.run("tee", path or self.notebook, input=text)
+
     def fill_in(self, names):
         """Write the right answers to some exercises into the notebook, as its owner does."""
         notebook = nbformat.read(self.notebook, as_version=4)
         for cell in notebook.cells:
             if grade_id(cell) in names:
                 cell.source = ANSWERS[grade_id(cell)]
-        self.run("tee", self.notebook, input=nbformat.writes(notebook))
+        self.write(nbformat.writes(notebook))
 
     def remove(self):
         while running := processes_of(self.name):
             for process in running:
-                os.kill(process, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(process, signal.SIGKILL)
             time.sleep(0.2)
         subprocess.run(["userdel", "--remove", self.name], check=True, capture_output=True)
 
@@ -133,7 +161,7 @@ def machine(bubblewrap):
 
 @pytest.fixture(scope="module")
 def people(machine):
-    """The instructor, two students, and somebody who is no student."""
+    """The instructor, the two students who work in Chromium, and somebody who is no student."""
     mark = uuid.uuid4().hex[:6]
     with contextlib.ExitStack() as removed:
         made = []
@@ -164,12 +192,16 @@ def hub(people, prefix, chromium):
     copy = 'git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar x -C "$1"'
     course.mkdir()
     subprocess.run(["sh", "-c", copy, "sh", course], cwd=ROOT, check=True)
+    with (course / "nbgrader_config.py").open("a") as file:
+        file.write(LATE_RULE)
     subprocess.run(["chown", "-R", f"{ivy.name}:", course], check=True)
     git = ["git", "-C", course, "-c", "user.name=ivy", "-c", "user.email=ivy@example.org"]
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=The course"]):
         assert ivy.run(*git, *words).returncode == 0
     port = free_ports()
+    address = f"http://hub.localhost:{port}"  # Chromium finds every name that ends so on this machine
     options = [f"--group={prefix.name}", f"--port={port}", f"--prefix={prefix}", f"--exchange={prefix / 'exchange'}"]
+    options.append(f"--address={address}")
     command = ["/usr/bin/python3", course / "deploy" / "jupyterhub" / "set_up.py", ivy.name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -178,7 +210,6 @@ def hub(people, prefix, chromium):
     start = done.stdout.splitlines()[-1].split()
     with (prefix / "hub.log").open("w") as log:
         server = subprocess.Popen(start, cwd=prefix / "state", stdout=log, stderr=log, start_new_session=True)
-    address = f"http://127.0.0.1:{port}"
     try:
         wait_for(address, server, prefix / "hub.log")
         yield address
@@ -202,9 +233,11 @@ def free_ports():
 
 
 def wait_for(address, server, log):
+    host = urlsplit(address)
+    request = urllib.request.Request(f"http://127.0.0.1:{host.port}/hub/login", headers={"Host": host.netloc})
     for _ in range(600):
         try:
-            urllib.request.urlopen(f"{address}/hub/login").close()
+            urllib.request.urlopen(request).close()
             return
         except OSError:
             assert server.poll() is None, log.read_text()
@@ -220,11 +253,51 @@ def stop_proxy(prefix):
 
 
 @pytest.fixture(scope="module")
-def formgrader(people, hub, chromium):
-    """The instructor's formgrader, with the lab released."""
+def class_of_40(people, prefix, hub):
+    """The students by number: two who work in Chromium, and all others, whose homes are closed as by the hub."""
+    _, ada, bob, _ = people
+    suffix = ada.name.removeprefix("ada")
+    with contextlib.ExitStack() as removed:
+        students = {1: ada, 2: bob}
+        for number in range(3, 41):
+            students[number] = Person(f"s{number:02d}{suffix}")
+            removed.callback(students[number].remove)
+        yield students
+
+
+@pytest.fixture(scope="module")
+def others(class_of_40, prefix):
+    """A function that runs a command of nbgrader as each of some students, from one start of Python."""
+
+    def run(numbers, *words):
+        environment = {
+            "PATH": f"{prefix}/env/bin:/usr/bin:/bin",
+            "JUPYTER_CONFIG_PATH": f"{prefix}/jupyter/student:{prefix}/jupyter",
+        }
+        done = subprocess.run(
+            [prefix / "env" / "bin" / "python", ROOT / "tests" / "as_each.py", *words],
+            input=" ".join(class_of_40[number].name for number in numbers),
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+            cwd="/",
+        )
+        for name, (code, said) in json.loads(done.stdout).items():
+            assert code == 0, f"{name}: {said}"
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def formgrader(people, class_of_40, hub, chromium):
+    """The instructor's formgrader, with the class on the roster and the lab released."""
     ivy = people[0]
+    rows = [f"{one.name},Family{number},Given{number}" for number, one in class_of_40.items()]
+    ivy.write("\n".join(["id,last name,first name", *rows]), ivy.home / "class.csv")
     ivy.log_in(chromium, hub)
     ivy.page.locator(".jp-Launcher").wait_for()
+    ivy.type(f"mlcourse roster {ivy.home}/class.csv")
     ivy.type(f"mlcourse release {LAB}")
     page = ivy.open("formgrader/manage_assignments")
     press(page, "release", f"Successfully released '{LAB}'")
@@ -232,10 +305,12 @@ def formgrader(people, hub, chromium):
 
 
 def press(page, button, says):
-    """Press a button in the row of the lab, and close the dialog that follows."""
+    """Press a button in the row of the lab, close the dialog that follows, and return its log."""
     page.locator("tr", has_text=LAB).locator(f"td.{button} a").click()
     page.get_by_text(says).wait_for()
+    log = page.locator(".modal-body").inner_text()
     page.get_by_role("button", name="Close").click()
+    return log
 
 
 @pytest.fixture(scope="module")
@@ -272,11 +347,43 @@ def submitted(students):
 
 
 @pytest.fixture(scope="module")
-def graded(people, submitted, formgrader):
+def all_submitted(people, submitted, class_of_40, others):
+    """All others fetched the lab and handed in their work; then it was due, and three handed in later."""
+    ivy, lab = people[0], Lab(people[0].home / "course", LAB)
+    hand_in = set(class_of_40) - {1, 2, NOTHING, ABSENT}
+    others(sorted(hand_in | {NOTHING}), "fetch_assignment", LAB)
+    for number in hand_in:
+        class_of_40[number].write(handed_in(lab, number))
+    class_of_40[EMPTY].write("")
+    class_of_40[HOSTILE].write(nbformat.writes(lab.submitted["script"]))
+    class_of_40[RENAMED].run("mv", class_of_40[RENAMED].notebook, class_of_40[RENAMED].notebook.with_name("mine.ipynb"))
+    class_of_40[NO_NOTEBOOK].run("rm", class_of_40[NO_NOTEBOOK].notebook)
+    others(sorted(hand_in - {LATE, EXTENDED}), "submit", LAB)
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    rows = f"{LAB},,{due:%Y-%m-%d %H:%M:%S},UTC\n{LAB},{class_of_40[EXTENDED].name},{due.year + 1}-01-01 00:00,\n"
+    ivy.write(f"lab,student,due,time zone\n{rows}", ivy.home / "course" / "deadlines.csv")
+    time.sleep(2)
+    class_of_40[TWICE].write(nbformat.writes(lab.submitted["perfect"]))
+    others([LATE, EXTENDED, TWICE], "submit", LAB)
+
+
+@pytest.fixture(scope="module")
+def collected(all_submitted, class_of_40, prefix, formgrader):
+    """What the formgrader said when it collected; two students had done to the exchange what they can."""
+    inbound = prefix / "exchange" / "mlcourse" / "inbound"
+    (folder,) = inbound.glob(f"{class_of_40[NO_TIME].name}+*")
+    class_of_40[NO_TIME].run("rm", folder / "timestamp.txt")
+    forged = inbound / f"{class_of_40[1].name}+{LAB}+2030-01-01 00:00:00.0 UTC+forged"
+    class_of_40[HOSTILE].run("mkdir", forged)
+    assert forged.exists() and not (folder / "timestamp.txt").exists()
+    formgrader.reload()
+    return press(formgrader, "collect", "Successfully collected submissions")
+
+
+@pytest.fixture(scope="module")
+def graded(people, collected, formgrader):
     """What `mlcourse grade` printed; the first student's written answers get one point less than the most."""
     ivy, ada, *_ = people
-    formgrader.reload()
-    press(formgrader, "collect", "Successfully collected submissions")
     said = ivy.type(f"mlcourse grade {LAB}")
     with gradebook_of(ivy) as gradebook:
         [notebook] = gradebook.find_submission(LAB, ada.name).notebooks
@@ -297,8 +404,26 @@ def gradebook_of(instructor):
 
 
 @pytest.fixture(scope="module")
-def feedback(people, students, graded, formgrader):
-    """The pages of feedback, as the two students read them."""
+def regraded(people, graded, class_of_40):
+    """What `mlcourse regrade` printed for a changed check, and the marks before and after.
+
+    Half of the written answers were marked before, the others are marked afterwards.
+    """
+    ivy, lab = people[0], Lab(people[0].home / "course", LAB)
+    wait = sorted(class_of_40[number].name for number in COLLECTED - REFUSED - {1})
+    mark(lab, wait[::2])
+    before = scores(lab)
+    change_a_check(lab.root)
+    ivy.type(f"mlcourse release {LAB}")
+    said = ivy.type(f"mlcourse regrade {LAB}")
+    after = scores(lab)
+    mark(lab, wait[1::2])
+    return said, before, after
+
+
+@pytest.fixture(scope="module")
+def feedback(people, students, regraded, class_of_40, others, formgrader):
+    """The pages of feedback, as the two students read them; all others fetched theirs."""
     ivy, pages = people[0], []
     ivy.type(f"mlcourse feedback {LAB}")
     formgrader.goto(f"{ivy.hub}/user/{ivy.name}/formgrader/manage_assignments")
@@ -308,6 +433,7 @@ def feedback(people, students, graded, formgrader):
         one.page.get_by_text("view feedback").first.wait_for()
         [path] = one.notebook.parent.glob(f"feedback/*/{LAB}.html")
         pages.append(one.open(f"files/{path.relative_to(one.home / 'labs')}"))
+    others(sorted(set(class_of_40) - {1, 2}), "fetch_feedback", LAB)
     return pages
 
 
@@ -334,38 +460,95 @@ def test_only_the_instructor_and_students_get_in(people, hub, chromium):
     assert "/hub/login" in eve.page.url
 
 
+def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrader, submitted, people):
+    ivy, ada, *_ = people
+    page = ivy.page.context.new_page()
+    page.goto(ada.page.url.partition("/lab")[0] + "/api")  # everybody may open this address of the server
+    assert "version" in page.content()
+    stolen = page.evaluate(
+        """async address => {
+            const opened = window.open(address);
+            for (let times = 0; times < 100; times++) {
+                await new Promise(done => setTimeout(done, 100));
+                try { opened.document.cookie } catch (error) { return error.name }
+            }
+            return opened.document.cookie;
+        }""",
+        f"{ivy.hub}/user/{ivy.name}/lab",
+    )
+    page.close()
+    assert stolen == "SecurityError"
+
+
 def test_the_lab_of_a_student_runs_on_the_hub_and_all_its_checks_pass(submitted):
     assert all(has_passed(cell) for cell in submitted if is_test(cell))
 
 
-def test_the_instructor_collects_and_grades_in_the_sandbox(graded, people):
-    assert "Graded 2 submissions" in graded
+def test_the_instructor_collects_the_class_and_reads_what_is_odd(collected, class_of_40):
+    name = {number: one.name for number, one in class_of_40.items()}
+    assert f"Collected {len(COLLECTED)} of {len(COLLECTED) + 1} submissions" in collected
+    assert f"in the name of {name[1]}, but of {name[HOSTILE]}" in collected
+    assert f"{name[NO_TIME]}: Its timestamp.txt says no time" in collected
+    assert f"{name[RENAMED]}: The notebook was named mine.ipynb" in collected
+    assert f"{name[NO_NOTEBOOK]}: Not collected: there is no notebook" in collected
+
+
+def test_the_instructor_grades_in_the_sandbox(graded, regraded, class_of_40):
+    assert f"Graded {len(COLLECTED)} submissions" in graded
+    assert f"{len(REFUSED)} of them refused" in graded
     assert "without the sandbox" not in graded
-    ada, bob = points(people)
-    assert ada == AUTOMATIC
-    assert 0 < bob < AUTOMATIC
+    _, before, _ = regraded
+    points = before.automatic.groupby("student").sum()
+    points = {number: points.get(one.name) for number, one in class_of_40.items()}
+    assert points[1] == points[LATE] == points[TWICE] == points[RENAMED] == AUTOMATIC
+    assert 0 < points[2] == points[6] < AUTOMATIC
+    assert points[EMPTY] == points[BROKEN] == 0
+    assert {number for number in points if points[number] is None} == set(class_of_40) - COLLECTED
 
 
-def test_the_students_read_the_points_that_the_instructor_gave(feedback, people, graded):
-    total = AUTOMATIC + sum(GRADED[name]["points"] - 1 for name in WRITTEN)
-    ada, bob = [page.locator("body").inner_text() for page in feedback]
+def test_a_changed_check_moves_its_points_and_no_mark(regraded):
+    said, before, after = regraded
+    assert f"now: {CHANGED}" in said
+    assert_only_the_changed_check_moved(WRITTEN, before, after)
+
+
+def test_the_students_read_the_points_that_the_instructor_gave(feedback, people):
+    ivy, *students, _ = people
+    final = scores(Lab(ivy.home / "course", LAB)).score.groupby("student").sum()
     maximum = AUTOMATIC + sum(GRADED[name]["points"] for name in WRITTEN)
-    assert f"{total:g} of {maximum:g} points" in ada and "What to look at first" in ada
-    assert f"{points(people)[1]:g} of {maximum:g} points" in bob
+    assert 0 < final[students[1].name] < final[students[0].name] < maximum
+    for one, page in zip(students, feedback, strict=True):
+        text = page.locator("body").inner_text()
+        assert f"{final[one.name]:g} of {maximum:g} points" in text and "What to look at first" in text
 
 
-def points(people):
-    """Return the points of the students' checks in the instructor's gradebook."""
-    with gradebook_of(people[0]) as gradebook:
-        [ada, bob] = [gradebook.find_submission(LAB, one.name).notebooks[0] for one in people[1:3]]
-        return [sum(grade.auto_score or 0 for grade in one.grades) for one in (ada, bob)]
+def test_everybody_reads_the_own_feedback_and_nobody_elses(feedback, class_of_40):
+    for number, one in class_of_40.items():
+        pages = [path.read_text("utf-8") for path in one.home.glob("labs/*/feedback/*/*.html")]
+        assert len(pages) == (number in COLLECTED), number
+        for page in pages:
+            assert set(re.findall(r"Given\d+ Family\d+", page)) == {f"Given{number} Family{number}"}
+            assert set(re.findall(r"Read by a person, (\S+?)\.", page)) <= {one.name}
+            assert ("could not be graded" in page) == (number in REFUSED)
+            assert ("1 late day" in page) == (number in {LATE, TWICE, NO_TIME})
+
+
+def test_the_export_names_the_whole_class(feedback, people, class_of_40):
+    ivy = people[0]
+    said = ivy.type("mlcourse export; mlcourse report --all")
+    assert "reports/all-labs.html" in said
+    with (ivy.home / "course" / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = {row["Student"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == {one.name for one in class_of_40.values()}
+    nothing = {number for number, one in class_of_40.items() if "handed in nothing" in rows[one.name].values()}
+    assert nothing == set(class_of_40) - COLLECTED
 
 
 def test_a_student_reads_neither_the_others_work_nor_the_solutions_nor_the_gradebook(feedback, people, prefix):
     ivy, ada, bob, _ = people
     places = [ivy.home / "course" / name for name in (".", "solutions", "source", "submitted", "gradebook.db")]
-    places += [bob.home, bob.notebook, prefix / "state", *(prefix / "exchange" / "mlcourse" / "inbound").iterdir()]
-    places = [*places[:-2], prefix / "exchange" / "mlcourse" / "inbound", prefix / "exchange" / "mlcourse" / "feedback"]
+    places += [bob.home, bob.notebook, prefix / "state"]
+    places += [prefix / "exchange" / "mlcourse" / name for name in ("inbound", "feedback")]
     for place in places:
         assert place.exists()
         assert "Permission denied" in ada.run("ls" if place.is_dir() else "cat", place).stderr, place

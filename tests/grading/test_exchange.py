@@ -1,9 +1,8 @@
-"""nbgrader's exchange: what students put there is collected, and nothing that they must not hand in."""
+"""nbgrader's exchange: only what students may hand in is collected, and nobody stops the feedback of the class."""
 
 import getpass
 import json
 import os
-import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,9 +10,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.utils import notebook_hash
 
 from classroom import put_gradebook
 from coursegrader import collect as collect_module
+from coursegrader.collect import refusals
 from coursegrader.exchange import MAX_ENTRIES, LeftOut, opened
 from coursegrader.labs import nbgrader_config, read_lab
 from coursegrader.submissions import read_timestamp
@@ -65,6 +66,27 @@ def collect(root):
     result = NbGraderAPI(config=config).collect(LAB)
     assert result["success"], result["log"]
     return result["log"]
+
+
+def release_feedback(root, pages):
+    """Release the feedback, with the files beside the page of each student; return the log."""
+    for student, files in pages.items():
+        folder = root / "feedback" / student / LAB
+        folder.mkdir(parents=True)
+        for name, text in {f"{LAB}.html": f"The page of {student}", **files}.items():
+            (folder / name).write_text(text)
+    config = nbgrader_config(root)
+    config.Exchange.root = str(root.parent / "exchange")
+    result = NbGraderAPI(config=config).release_feedback(LAB)
+    assert result["success"], result
+    return result["log"]
+
+
+def fetched(root, secret, name=LAB):
+    """Return the page that a student's nbgrader finds for a notebook that was handed in; None if there is none."""
+    page = root.parent / "exchange" / "mlcourse" / "feedback" / f"{notebook_hash(secret=secret, notebook_id=name)}.html"
+    assert not page.exists() or page.stat().st_mode & 0o777 == 0o644
+    return page.read_text() if page.exists() else None
 
 
 def collected(root, student=ME):
@@ -164,23 +186,6 @@ def test_two_names_that_would_be_one_student_are_both_left_out(root, inbound, mo
     assert not (root / "submitted").exists()
 
 
-def test_feedback_is_released_to_whoever_handed_in_through_the_exchange(root, inbound):
-    submit(inbound)
-    collect(root)
-    for student in (ME, "from-an-lms"):
-        page = root / "feedback" / student / LAB / f"{LAB}.html"
-        page.parent.mkdir(parents=True)
-        page.write_text("feedback")
-    for name in ("timestamp.txt", "submission_secret.txt"):
-        shutil.copy(collected(root) / name, root / "feedback" / ME / LAB)
-    config = nbgrader_config(root)
-    config.Exchange.root = str(root.parent / "exchange")
-    result = NbGraderAPI(config=config).release_feedback(LAB)
-    assert result["success"], result["log"]
-    assert "from-an-lms has not handed in through the exchange" in result["log"]
-    assert len(list((inbound.parent / "feedback").iterdir())) == 1
-
-
 def test_no_link_of_a_student_is_followed(root, inbound, tmp_path):
     private = tmp_path / "private"
     private.write_text(RELEASED.replace("Lab 1", "The instructor's"))
@@ -248,6 +253,52 @@ def test_only_the_files_that_are_needed_are_taken(root, inbound):
     collect(root)
     names = sorted(path.name for path in collected(root).iterdir())
     assert names == [f"{LAB}.ipynb", "submission_secret.txt", "timestamp.txt"]
+
+
+def test_without_a_time_that_of_the_last_change_counts(root, inbound):
+    before = time.time()
+    (submit(inbound) / "timestamp.txt").unlink()
+    assert "Its timestamp.txt says no time" in collect(root)
+    assert before - 0.1 <= read_timestamp(collected(root)).timestamp() <= time.time()
+
+
+def test_what_cannot_be_collected_is_remembered_until_there_is_something_better(root, inbound):
+    (submit(inbound) / f"{LAB}.ipynb").unlink()
+    collect(root)
+    assert "no notebook" in refusals(LAB, root)[ME]
+    submit(inbound, date="2026-03-03 10:00:00")
+    collect(root)
+    assert refusals(LAB, root) == {}
+
+
+def test_the_feedback_is_released_under_the_name_that_the_notebook_had(root, inbound):
+    folder = submit(inbound)
+    (folder / f"{LAB}.ipynb").rename(folder / "my lab.ipynb")
+    said = release_feedback(root, {ME: {"submission_secret.txt": SECRET, "timestamp.txt": "2026-03-02 10:00:00 UTC"}})
+    assert "Released the feedback of 1 students" in said
+    assert fetched(root, SECRET, "my lab") == fetched(root, SECRET) == f"The page of {ME}"
+
+
+@pytest.mark.parametrize("missing", ["timestamp.txt", "submission_secret.txt"])
+def test_a_missing_file_of_one_student_stops_the_feedback_of_nobody(root, inbound, missing):
+    files = {"submission_secret.txt": "1" * 128, "timestamp.txt": "2026-03-02 10:00:00 UTC"}
+    some = {name: text for name, text in files.items() if name != missing}
+    said = release_feedback(root, {"a": some, "b": files})
+    assert fetched(root, "1" * 128) == "The page of b"
+    assert ("a: not released" in said) == (missing == "submission_secret.txt")
+
+
+def test_a_student_of_whom_nothing_could_be_collected_gets_the_reason(root, inbound):
+    submit(inbound, date="2026-03-01 10:00:00", secret="1" * 128)
+    submit(inbound, secret=SECRET)
+    release_feedback(root, {ME: {}})
+    assert fetched(root, SECRET) == f"The page of {ME}"
+    assert fetched(root, "1" * 128) is None
+
+
+def test_without_a_notebook_the_instructor_reads_that_the_feedback_cannot_be_fetched(root, inbound):
+    (submit(inbound) / f"{LAB}.ipynb").unlink()
+    assert "handed in no notebook" in release_feedback(root, {ME: {}})
 
 
 def test_without_an_exchange_the_message_says_what_to_do(root):

@@ -202,11 +202,15 @@ def test_a_text_cannot_name_the_place_of_a_formula(root):
 
 
 def test_the_reasons_of_repairs_and_refusals_come_first(root):
-    page = write(root, refused="too large", repairs=["A cell was put back."], stopped="the time was over")
-    text = text_of(page)
+    text = text_of(write(root, repairs=["A cell was put back."], stopped="the time was over"))
     assert text.index("Before you read on") < text.index("What to look at first")
-    for said in ("A cell was put back.", "could not be graded: too large", "nothing was run, since the time was over"):
+    for said in ("A cell was put back.", "nothing was run, since the time was over"):
         assert said in text
+
+
+def test_who_was_refused_reads_why_and_no_list_of_what_is_missing(root):
+    text = text_of(write(root, refused="too large"))
+    assert "could not be graded: too large" in text and "What to look at first" not in text
 
 
 def test_who_was_refused_at_collection_gets_a_page_with_the_reason(root):

@@ -410,7 +410,7 @@ def test_answers_count_although_a_program_removed_all_metadata(hand_in, notebook
 @pytest.mark.parametrize("change", [{"source": "pass"}, {"cell_type": "markdown"}, {"cell_type": "raw"}])
 def test_a_changed_or_retyped_check_cell_is_put_back_as_given(hand_in, notebook, change):
     find(notebook, "fit-line-2").update(change)
-    assert hand_in(notebook).repairs == [f"{CHECK} was changed and has been put back as given."]
+    assert hand_in(notebook).repairs == [f"{CHECK} was not as in the present version of the lab and has been put back."]
 
 
 @pytest.mark.parametrize("cell_type", ["markdown", "raw"])

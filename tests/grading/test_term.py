@@ -4,21 +4,28 @@ import csv
 import io
 import zipfile
 
-import nbformat
 import pytest
 
+from classroom import (
+    BROKEN,
+    CHANGED,
+    EXTENDED,
+    LATE,
+    LATE_RULE,
+    NOTHING,
+    assert_only_the_changed_check_moved,
+    change_a_check,
+    handed_in,
+    mark,
+    scores,
+)
 from course import Lab, command_in, make_course
-from coursegrader.scores import read_scores
 
 LAB = "lab-01-toy-regression"
-KINDS = ("perfect", "half", "wrong", "released")  # what they hand in, in turns
-NOTHING, BROKEN = 39, 40  # one hands in nothing, one a file that is no notebook
-LATE, EXTENDED = 5, 9  # both hand in a perfect notebook a day late; one has an extension
 HEADER = (
     'Identifier,"Full name","Email address",Status,Grade,"Maximum Grade","Grade can be changed",'
     '"Last modified (submission)","Last modified (grade)","Feedback comments"\r\n'
 )
-CHANGED = "    checks.that(False, 'this check was changed after the marks')\n"
 
 
 def worksheet(largest):
@@ -40,7 +47,7 @@ def course(tmp_path, capsys, bubblewrap):
     root.mkdir()
     make_course(root, [LAB])
     with (root / "nbgrader_config.py").open("a") as file:
-        file.write("c.LatePenalty.per_day = 0.1\n")
+        file.write(LATE_RULE)
 
     run = command_in(root, capsys)
 
@@ -61,8 +68,8 @@ def test_a_class_of_40_goes_through_moodle_and_back(course, tmp_path):
     (tmp_path / "sheet.csv").write_bytes(worksheet(largest).encode())
     with zipfile.ZipFile(tmp_path / "class.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for n in set(range(1, 41)) - {NOTHING}:
-            text = "{" if n == BROKEN else nbformat.writes(lab.submitted[KINDS[(n - 1) % 4]])
-            archive.writestr(f"Given{n} Family{n}_{n}_assignsubmission_file_/HAND-IN-{LAB}.ipynb", text)
+            name = f"Given{n} Family{n}_{n}_assignsubmission_file_/HAND-IN-{LAB}.ipynb"
+            archive.writestr(name, handed_in(lab, n))
     deadlines = f"{LAB},,2026-03-02 12:00,Europe/Berlin\n{LAB},{1000 + EXTENDED},2026-03-04 12:00,\n"
     (root / "deadlines.csv").write_text(f"lab,student,due,time zone\n{deadlines}")
 
@@ -72,30 +79,13 @@ def test_a_class_of_40_goes_through_moodle_and_back(course, tmp_path):
     assert "1 on the roster handed in nothing" in said and "1 of the class handed in late" in said
 
     # Marks by hand, then a test is changed
-    with lab.gradebook() as gradebook:
-        for submission in gradebook.find_assignment(LAB).submissions:
-            if submission.student_id == str(1000 + BROKEN):
-                continue
-            for grade in submission.notebooks[0].grades:
-                if grade.name in lab.written:
-                    grade.manual_score, grade.needs_manual_grade = 1.0, False
-                    comment = gradebook.find_comment(grade.name, LAB, LAB, submission.student_id)
-                    comment.manual_comment = f"Read by a person, {submission.student_id}."
-        gradebook.db.commit()
-        before = read_scores(LAB, gradebook).set_index(["student", "grade_id"])
-    source = root / "solutions" / f"{LAB}.md"
-    head, line, rest = source.read_text("utf-8").partition('with checks.testing("mean_squared_error"')
-    opening, _, rest = rest.partition("\n")
-    source.write_text(f"{head}{line}{opening}\n{CHANGED}{rest}", encoding="utf-8")
+    mark(lab, [str(1000 + n) for n in set(range(1, 41)) - {NOTHING, BROKEN}])
+    before = scores(lab)
+    change_a_check(root)
     type("release", LAB)
     said = type("regrade", LAB)
-    assert "now: this check was changed after the marks" in said
-    with lab.gradebook() as gradebook:
-        after = read_scores(LAB, gradebook).set_index(["student", "grade_id"])
-    (changed,) = {grade_id for student, grade_id in before.index[(before.automatic > after.automatic)]}
-    assert (after.automatic[:, changed] == 0).all() and (before.automatic[:, changed] > 0).any()
-    for name in lab.written:
-        assert after.xs(name, level="grade_id").equals(before.xs(name, level="grade_id"))
+    assert f"now: {CHANGED}" in said
+    assert_only_the_changed_check_moved(lab.written, before, scores(lab))
 
     # Back to the class
     type("report", LAB)
