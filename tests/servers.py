@@ -1,6 +1,8 @@
-"""Wait until a Jupyter server is ready."""
+"""Find free ports, and wait until a Jupyter server is ready."""
 
+import contextlib
 import json
+import socket
 import time
 import urllib.request
 
@@ -27,3 +29,16 @@ def served(runtime, server, log):
         assert server.poll() is None, log.read_text()
         time.sleep(0.1)
     raise TimeoutError(log.read_text())
+
+
+def free_ports(count):
+    """Return the first of so many successive ports that nobody uses."""
+    for port in range(18_000, 30_000, 10):
+        with contextlib.ExitStack() as closed:
+            try:
+                for number in range(port, port + count):
+                    closed.enter_context(socket.socket()).bind(("127.0.0.1", number))
+                return port
+            except OSError:
+                continue
+    raise OSError("no free ports")

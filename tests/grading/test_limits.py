@@ -284,7 +284,7 @@ def test_without_libseccomp_nothing_is_graded_and_the_message_says_what_to_insta
 
 
 def test_where_the_kernel_refuses_the_sandbox_nothing_is_graded_and_the_message_says_where_to_look(bubblewrap):
-    # As in a container or on an Ubuntu whose ordinary users may make no namespaces; the limit holds for this command only
+    # As in a container, or on an Ubuntu whose ordinary users may make no namespaces; for this command only
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
     ordinary = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--keep-caps", "sh", "-c", forbid, "sh"]
     program = "from coursegrader import worker; print(worker.missing()); worker.Worker().grade([])"
