@@ -20,10 +20,15 @@ from traitlets.config import Config
 
 FILES = Path(__file__).resolve().parents[1] / "deploy" / "kubernetes"
 VALUES = yaml.safe_load((FILES / "values.yaml").read_text("utf-8"))
+SETTINGS = VALUES["hub"]["config"]["KubeSpawner"]
 
 
 def main():
     version = sys.argv[1]
+    overrides = SETTINGS["group_overrides"].values()
+    used = {*SETTINGS, *(name for override in overrides for name in override["spawner_override"])}
+    if unknown := used - set(kubespawner.KubeSpawner.class_trait_names(config=True)):
+        sys.exit(f"KubeSpawner has no setting {', '.join(sorted(unknown))}")
     kubespawner.spawner.load_config = lambda *arguments, **options: None  # there is no cluster
     pods = {role: asyncio.run(pod_of(groups)) for role, groups in (("instructor", ["instructors"]), ("student", []))}
     for manifest in [*pods.values(), *yaml.safe_load_all((FILES / "services.yaml").read_text("utf-8"))]:
@@ -42,7 +47,7 @@ async def pod_of(groups):
         "allow_privilege_escalation": server["allowPrivilegeEscalation"],
         **{f"mem_{name}": value for name, value in server["memory"].items()},
         **{f"cpu_{name}": value for name, value in server["cpu"].items()},
-        **VALUES["hub"]["config"]["KubeSpawner"],
+        **SETTINGS,
     }
     config.KubeSpawner.update(settings)
     user = SimpleNamespace(

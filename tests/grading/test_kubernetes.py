@@ -149,6 +149,8 @@ def test_no_password_stands_in_a_file():
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """The Python with the JupyterHub of the chart, ngshare, KubeSpawner and the schemas of Kubernetes."""
+    if sys.platform != "linux":
+        pytest.skip("the containers of a cluster run Linux")
     environment = tmp_path_factory.mktemp("cluster")
     install(sys.executable, "-m", "venv", environment)
     python = environment / "bin" / "python"
@@ -169,6 +171,7 @@ def test_the_servers_become_pods_and_only_an_instructor_s_may_make_a_sandbox(clu
     instructor, student = (json.loads(done.stdout)[role]["spec"]["containers"][0] for role in ("instructor", "student"))
     assert instructor["securityContext"]["seccompProfile"] == {"type": "Unconfined"}
     assert "seccompProfile" not in student["securityContext"]
+    assert (instructor["image"], instructor["resources"]["limits"]["cpu"]) == (OVERRIDE["image"], OVERRIDE["cpu_limit"])
     variables = {one["name"]: one for one in instructor["env"]}
     assert variables["GRADEBOOK"]["valueFrom"]["secretKeyRef"] == {"name": "gradebook", "key": "url"}
     assert not {"GRADEBOOK", "PYTHONPATH"} & {one["name"] for one in student["env"]}
