@@ -33,6 +33,7 @@ from servers import free_ports
 LAB = "lab-01-toy-regression"
 COURSE = "mlcourse"
 FILES = ROOT / "deploy" / "kubernetes"
+PAGE = (ROOT / "book" / "on-a-jupyterhub.md").read_text("utf-8")
 DOCKERFILE = (FILES / "Dockerfile").read_text("utf-8").replace("\\\n", "")
 VALUES = yaml.safe_load((FILES / "values.yaml").read_text("utf-8"))
 SERVICES = list(yaml.safe_load_all((FILES / "services.yaml").read_text("utf-8")))
@@ -121,8 +122,7 @@ def test_the_images_and_names_are_the_same_in_all_files():
     host, port = re.search(r"http://(\w+):(\d+)/", (FILES / "nbgrader_config.py").read_text("utf-8")).groups()
     assert services[host] == int(port) == VALUES["singleuser"]["networkPolicy"]["egress"][0]["ports"][0]["port"]
     assert f"tcp://grading:{services['grading']}" in deployment("grading-worker")["command"]
-    page = (ROOT / "book" / "on-a-jupyterhub.md").read_text("utf-8")
-    assert f"--scheduler tcp://grading:{services['grading']}" in page
+    assert f"--scheduler tcp://grading:{services['grading']}" in PAGE
     assert re.search(r"course_id = \"(\w+)\"", (FILES / "nbgrader_config.py").read_text("utf-8"))[1] == COURSE
     assert nbgrader_config().CourseDirectory.course_id == COURSE
 
@@ -226,13 +226,15 @@ def ask(url, token, body=None):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """The instructor's course with one lab, and the line that the page asks for."""
+    """The folder of all people, and the instructor's course there with one lab and the line that the page asks for."""
     people = tmp_path_factory.mktemp("people")
     root = people / "ivy"
     root.mkdir()
     lab = Lab(make_course(root, [LAB]), LAB)
+    shutil.copytree(FILES, root / "deploy" / "kubernetes")
+    [line] = re.findall(r"^load_subconfig\(.+\)$", PAGE, re.M)
     with (root / "nbgrader_config.py").open("a") as config:
-        config.write(f"\nload_subconfig({str(FILES / 'nbgrader_config.py')!r})\n")
+        config.write(f"\n{line}\n")
     return people, lab
 
 
@@ -303,11 +305,13 @@ def answers(url, log):
 
 
 def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, course):
-    people, lab = course
+    _, lab = course
     ivy, ada, bob = class_of_three
+    gradebook = f"sqlite:///{(ivy.home / 'gradebook.db').rename(ivy.home / 'elsewhere.db')}"
+    ivy.environment["GRADEBOOK"] = gradebook  # as the secret of the cluster does, with the address of PostgreSQL
     ivy.run("ngshare_exchange.course_management", "create_course", COURSE, "ivy")
-    for student in (ada, bob):
-        ivy.run("ngshare_exchange.course_management", "add_student", COURSE, student.name)
+    (ivy.home / "class.csv").write_text("student_id,first_name,last_name,email\nada,,,\nbob,,,\n")
+    ivy.run("ngshare_exchange.course_management", "add_students", COURSE, "class.csv", "--no-gb")
     assert "Successfully released" in ivy.run("nbgrader", "release_assignment", LAB)
     for student, answer in ((ada, "perfect"), (bob, "half")):
         listed = student.ask(f"assignments?course_id={COURSE}")
@@ -319,8 +323,8 @@ def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, 
         assert student.act("submit")["submitted"]
     assert "Processing 2 submissions" in ivy.run("nbgrader", "collect", LAB)
     assert "Graded 2 submissions" in ivy.run("mlcourse.cli", "grade", LAB)
-    with Gradebook(f"sqlite:///{people / 'ivy' / 'gradebook.db'}") as gradebook:
-        points = {one.student_id: one.score for one in gradebook.find_assignment(LAB).submissions}
+    with Gradebook(gradebook) as opened:
+        points = {one.student_id: one.score for one in opened.find_assignment(LAB).submissions}
     assert points["ada"] == sum(lab.points[name] for name in lab.tests) > points["bob"] > 0
     ivy.run("mlcourse.cli", "feedback", LAB)
     ivy.run("nbgrader", "release_feedback", LAB)
