@@ -26,6 +26,7 @@ import yaml
 from nbgrader.api import Gradebook
 
 from course import Lab, make_course
+from coursegrader.grade import grade_class
 from coursegrader.labs import nbgrader_config
 from paths import ROOT
 from servers import free_ports
@@ -59,6 +60,15 @@ c.Spawner.http_timeout = c.Spawner.start_timeout = 180
 c.JupyterHub.services = [{{"name": "test", "api_token": {token!r}}}]
 c.JupyterHub.load_roles = [{{"name": "test", "scopes": ["admin:users", "admin:servers"], "services": ["test"]}}]
 """
+
+
+def copies():
+    """Return the files and folders of the course that each image copies."""
+    stages = re.split(r"^FROM .+ AS (\w+)$", DOCKERFILE, flags=re.M)
+    return {
+        name: [word for line in re.findall(r"^COPY (.+)$", text, re.M) for word in line.split()[:-1]]
+        for name, text in zip(stages[1::2], stages[2::2], strict=True)
+    }
 
 
 def deployment(name):
@@ -95,11 +105,7 @@ def test_a_value_that_the_chart_does_not_know_is_noticed(path):
 
 
 def test_what_the_images_copy_is_there_and_holds_no_solution():
-    stages = re.split(r"^FROM .+ AS (\w+)$", DOCKERFILE, flags=re.M)
-    copied = {
-        name: [word for line in re.findall(r"^COPY (.+)$", text, re.M) for word in line.split()[:-1]]
-        for name, text in zip(stages[1::2], stages[2::2], strict=True)
-    }
+    copied = copies()
     assert set(copied) == {"student", "instructor", "ngshare"}
     published = "_build/students"  # what `mlcourse publish` writes
     assert published in copied["student"]
@@ -144,6 +150,30 @@ def test_no_password_stands_in_a_file():
         for found in re.findall(r"\w+://[^\s:/@]+:[^\s@]+@", path.read_text("utf-8")):
             assert "USER:PASSWORD@" in found, (path.name, found)
         assert not re.search(r"(password|secret): +\S", path.read_text("utf-8"), re.I), path.name
+
+
+def test_the_workers_grade_with_what_is_in_their_image(bubblewrap, tmp_path):
+    (tmp_path / "course").mkdir()
+    lab = Lab(make_course(tmp_path / "course", [LAB]), LAB)
+    lab.submitted = {name: lab.submitted[name] for name in ("perfect", "half")}
+    lab.hand_in()
+    image = tmp_path / "image"
+    for name in ("mlcourse", "coursegrader", "data"):
+        assert name in copies()["instructor"]
+        shutil.copytree(ROOT / name, image / name)
+    address = f"127.0.0.1:{free_ports(1)}"
+    with contextlib.ExitStack() as ended:
+        for name in ("grading-scheduler", "grading-worker"):
+            words = [word.replace("grading:8786", address) for word in deployment(name)["command"]]
+            words = [word if word != "8786" else address.split(":")[1] for word in words]
+            start(ended, tmp_path, name, [sys.executable, "-m", *words], {"PYTHONPATH": str(image)})
+        for _ in range(600):
+            if "Registered to" in (tmp_path / "grading-worker.log").read_text():
+                break
+            time.sleep(0.1)
+        summary = grade_class(LAB, lab.root, scheduler=f"tcp://{address}")
+    assert (summary.graded, summary.late, summary.missed) == (2, 0, {})
+    assert lab.totals()["perfect"] == sum(lab.points[name] for name in lab.tests) > lab.totals()["half"] > 0
 
 
 @pytest.fixture(scope="module")
