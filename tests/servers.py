@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import time
 import urllib.request
@@ -32,8 +33,11 @@ def served(runtime, server, log):
 
 
 def free_ports(count):
-    """Return the first of so many successive ports that nobody uses."""
-    for port in range(18_000, 30_000, 10):
+    """Return the first of so many successive ports that nobody uses.
+
+    Test processes look in different places: a port may be used only minutes after it was chosen.
+    """
+    for port in range(18_000 + os.getpid() % 100 * 100, 30_000, 10):
         with contextlib.ExitStack() as closed:
             try:
                 for number in range(port, port + count):
