@@ -33,6 +33,7 @@ CLEAN_SECONDS = 30
 PROGRAM = f"from {__package__}.{{0}} import main; main()"
 NO_LINUX = "grading needs Linux, also without a sandbox: type the same command in a virtual machine or a container"
 INSTALL = "on Debian and Ubuntu, type: sudo apt-get install bubblewrap libseccomp2"
+ALLOW = "what a machine or a container must allow stands in the book, below 'On which systems'"
 
 
 class WorkerEnded(GradingError):
@@ -143,7 +144,15 @@ def missing() -> str | None:
         seccomp.library()
     except OSError:
         return f"there is no libseccomp, which filters the system calls of students' code: {INSTALL}"
+    trial = subprocess.run(in_bubblewrap([sys.executable, "-ISc", ""], {}), capture_output=True, text=True, check=False)
+    if trial.returncode:
+        return f"the kernel refuses a sandbox for students' code ({last_line(trial.stderr)}): {ALLOW}"
     return None
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not empty."""
+    return " ".join(text.strip().splitlines()[-1:])
 
 
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT"], "1")
@@ -245,13 +254,13 @@ class Program:
     def wait(self):
         """Wait until the program is ready for requests."""
         if self.hear(START_SECONDS) != b"ready":
-            raise GradingError(f"the sandbox for students' code could not start: {self.last_words()}: {INSTALL}")
+            raise GradingError(f"the sandbox for students' code could not start: {self.last_words()}")
         self.supervisor = limits.Supervisor(self.process.pid, self.allowed)
 
     def last_words(self):
         """End the program, and return the last line that it wrote."""
         self.process.kill()
-        return " ".join(self.process.stderr.read().decode(errors="replace").strip().splitlines()[-1:])
+        return last_line(self.process.stderr.read().decode(errors="replace"))
 
     def hear(self, seconds):
         """Return the program's next message, empty if it has ended or sends none in that time."""

@@ -1,6 +1,9 @@
-"""Wait until a Jupyter server is ready."""
+"""Find free ports, and wait until a Jupyter server is ready."""
 
+import contextlib
 import json
+import os
+import socket
 import time
 import urllib.request
 
@@ -27,3 +30,19 @@ def served(runtime, server, log):
         assert server.poll() is None, log.read_text()
         time.sleep(0.1)
     raise TimeoutError(log.read_text())
+
+
+def free_ports(count):
+    """Return the first of so many successive ports that nobody uses.
+
+    Test processes look in different places: a port may be used only minutes after it was chosen.
+    """
+    for port in range(18_000 + os.getpid() % 100 * 100, 30_000, 10):
+        with contextlib.ExitStack() as closed:
+            try:
+                for number in range(port, port + count):
+                    closed.enter_context(socket.socket()).bind(("127.0.0.1", number))
+                return port
+            except OSError:
+                continue
+    raise OSError("no free ports")

@@ -32,7 +32,7 @@ READS = {
     "tests/helper": ("labs/", "nbgrader_config.py", "*.yml", "*/__init__.py", "*/commands.py"),
     "tests/book": SITE,
     "tests/labs": (*GRADER, ".gitignore"),
-    "tests/grading": (*GRADER, ".ci/setup", ".gitattributes", "*.cff", "LICENSE"),
+    "tests/grading": (*GRADER, "deploy/", "book/on-a-jupyterhub.md", ".ci/setup", ".gitattributes", "*.cff", "LICENSE"),
     "tests/browser": (*SITE, *GRADER, "Makefile", "deploy/", ".ci/setup", ".gitattributes"),
     "tests": ("",),
 }

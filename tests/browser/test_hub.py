@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -44,6 +43,7 @@ from coursegrader.labs import grade_id, grader, read_lab, secret_lines
 from jupyterlab_page import Student
 from mlcourse.student.notebooks import has_passed, is_test
 from paths import LABS, ROOT
+from servers import free_ports
 
 LAB = LABS[0]
 SOURCE = read_lab(ROOT / "solutions" / f"{LAB}.md")
@@ -198,7 +198,7 @@ def hub(people, prefix, chromium):
     git = ["git", "-C", course, "-c", "user.name=ivy", "-c", "user.email=ivy@example.org"]
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=The course"]):
         assert ivy.run(*git, *words).returncode == 0
-    port = free_ports()
+    port = free_ports(3)
     address = f"http://hub.localhost:{port}"  # Chromium finds every name that ends so on this machine
     options = [f"--group={prefix.name}", f"--port={port}", f"--prefix={prefix}", f"--exchange={prefix / 'exchange'}"]
     options.append(f"--address={address}")
@@ -217,19 +217,6 @@ def hub(people, prefix, chromium):
         server.terminate()
         server.wait()
         stop_proxy(prefix)
-
-
-def free_ports():
-    """Return the first of three ports that nobody uses."""
-    for port in range(18_000, 30_000, 10):
-        with socket.socket() as one, socket.socket() as two, socket.socket() as three:
-            try:
-                for number, each in enumerate((one, two, three)):
-                    each.bind(("127.0.0.1", port + number))
-                return port
-            except OSError:
-                continue
-    raise OSError("no free ports")
 
 
 def wait_for(address, server, log):

@@ -283,6 +283,19 @@ def test_without_libseccomp_nothing_is_graded_and_the_message_says_what_to_insta
     assert "there is no libseccomp" in worker.missing() and "sudo apt-get install" in worker.missing()
 
 
+def test_where_the_kernel_refuses_the_sandbox_nothing_is_graded_and_the_message_says_where_to_look(bubblewrap):
+    # As in a container, or on an Ubuntu whose ordinary users may make no namespaces; for this command only
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
+    ordinary = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--keep-caps", "sh", "-c", forbid, "sh"]
+    program = "from coursegrader import worker; print(worker.missing()); worker.Worker().grade([])"
+    done = subprocess.run(
+        [*ordinary, sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    said = done.stdout.strip()
+    assert said.startswith("the kernel refuses a sandbox for students' code (bwrap: ") and "On which systems" in said
+    assert done.returncode == 1 and done.stderr.endswith(f"GradingError: {said}\n")
+
+
 def test_the_sandbox_shows_of_a_python_of_the_system_no_more_than_it_needs(monkeypatch):
     monkeypatch.setattr(worker.sys, "prefix", "/usr")
     monkeypatch.setattr(worker.sys, "base_prefix", "/usr")
