@@ -47,7 +47,7 @@ from typing import BinaryIO
 
 from coursegrader import GradingError
 from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected, write_whole
-from coursegrader.people import Match, Person, match
+from coursegrader.people import NUMBERED, Match, Person, match
 from coursegrader.submissions import (
     MAX_BYTES,
     SECRET,
@@ -507,7 +507,7 @@ def _assigned(file, path, lab, ids):
     if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
     match, readings = MOODLE.fullmatch(path), _readings_of_canvas(path)
-    if match and readings:
+    if match and readings and not NUMBERED.fullmatch(match["student"]):
         return _left_apart(file, path, lab, "its name is one of Moodle and one of Canvas")
     if match:
         return match["student"], _HandedIn(match["file"], file, by_lms=True)
@@ -537,7 +537,9 @@ def _assigned(file, path, lab, ids):
 def _left_apart(file, path, lab, why):
     """Return the file as that of a student with the file's whole name, who is nobody of the roster."""
     name = PurePosixPath(path)
-    return name.stem, _HandedIn(f"{lab}{name.suffix.lower()}", file, note=f"Left apart: {why}, see whose it is.")
+    return name.stem.replace(MARK, "-"), _HandedIn(
+        f"{lab}{name.suffix.lower()}", file, note=f"Left apart: {why}, see whose it is."
+    )
 
 
 def _readings_of_canvas(path):
@@ -611,7 +613,7 @@ def _collect_student(student, handed_in, lab, source, root):
     except GradingError as error:
         return Collected(shown(student or handed_in[0].file.path), None, [f"Not collected: {error}."])
     notes = [SAYS_LATE] if any(one.late for one in handed_in) else []
-    notes += _first_of(list(dict.fromkeys(one.note for one in handed_in if one.note)))
+    notes += first_of(list(dict.fromkeys(one.note for one in handed_in if one.note)))
     try:
         # In the course folder, so that unpacked files only need to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
@@ -649,7 +651,7 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     """Return a folder with just the notebook to grade, under its right name, and its date."""
     again, left_out = [], []
     notebooks = _unpacked(_latest(handed_in, again), folder, budget, left_out)
-    notes += _first_of(again) + _first_of(left_out)
+    notes += first_of(again) + first_of(left_out)
     if not notebooks:
         names = ", ".join(sorted({shown(one.name) for one in handed_in})[:5])
         raise _Unusable(f"there is no notebook that can be read among its files ({names})")
@@ -681,7 +683,7 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     return new, date_of(new)
 
 
-def _first_of(notes):
+def first_of(notes: list[str]) -> list[str]:
     """Return the first notes of a kind, since a student can cause thousands."""
     more = len(notes) - MOST_NOTES
     return [*notes[:MOST_NOTES], f"And {more} more of that kind."] if more > 0 else notes

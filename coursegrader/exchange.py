@@ -21,12 +21,13 @@ from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.utils import notebook_hash
 
 from coursegrader import GradingError
-from coursegrader.collect import collect_folder, keep_refusals, of_one_identifier
+from coursegrader.collect import collect_folder, first_of, keep_refusals, of_one_identifier
 from coursegrader.files import write_whole
 from coursegrader.roster import FILE, read_roster
 from coursegrader.submissions import SECRET, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
+MOST_FOLDERS = 5  # of a student that are tried
 MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
 
 
@@ -42,16 +43,12 @@ class Collect(ExchangeCollect):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
         folders, notes = latest(self.inbound, lab)
         people, alike, collected = self.people(root), of_one_identifier(folders), []
-        for student, path in folders.items():
+        for student, paths in folders.items():
             if student in alike:
-                notes.append(f"Left out {shown(path.name)}: {alike[student]}.")
+                notes.append(f"Left out {shown(paths[0].name)}: {alike[student]}.")
             elif self.coursedir.student_id in ("*", student):
                 try:
-                    with opened(path, student) as folder:
-                        changed(folder)
-                        collected.append(
-                            collect_folder(lab, student, folder, partial(last_change, folder), root, people)
-                        )
+                    collected += collect_latest(lab, student, paths, root, people)
                 except LeftOut as error:
                     notes.append(str(error))
                 except GradingError as error:
@@ -73,6 +70,20 @@ class Collect(ExchangeCollect):
             return []
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
             return read_roster(gradebook, root)
+
+
+def collect_latest(lab, student, paths, root, people):
+    """Collect the first of a student's folders in which there is something to collect."""
+    collected = []
+    for path in paths[:MOST_FOLDERS]:
+        with opened(path, student) as folder:
+            changed(folder)
+            collected.append(collect_folder(lab, student, folder, partial(last_change, folder), root, people))
+        if collected[-1].path:
+            if collected[1:]:
+                collected[-1].notes.append("What was handed in last cannot be collected; this is what came before it.")
+            return collected[-1:]
+    return collected[:1]
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):
@@ -117,8 +128,8 @@ class LeftOut(Exception):
     """A folder that is not collected; the message says why."""
 
 
-def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
-    """Return the folder that each student handed in last, and notes on those that cannot be taken.
+def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
+    """Return the folders that each student handed in, and notes on those that cannot be taken.
 
     Parameters
     ----------
@@ -128,21 +139,21 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, Path], list[str]]:
 
     Returns
     -------
-    folders : dict of str to pathlib.Path
-        By student.
+    folders : dict of str to list of pathlib.Path
+        By student, the latest first.
     notes : list of str
+        A few for the folders of one user, and how many more there are.
     """
-    found, notes = {}, []
+    found, notes = {}, {}
     for student, path in of_lab(inbound, lab):
         try:
             with opened(path, student) as folder:
-                date = changed(folder)
+                found.setdefault(student, []).append((changed(folder), path))
         except LeftOut as error:
-            notes.append(str(error))
-            continue
-        if date >= found.get(student, (date, None))[0]:
-            found[student] = date, path
-    return {student: path for student, (_, path) in found.items()}, notes
+            with suppress(FileNotFoundError):
+                notes.setdefault(path.lstat().st_uid, []).append(str(error))
+    folders = {student: [path for _, path in sorted(some, reverse=True)] for student, some in found.items()}
+    return folders, [note for some in notes.values() for note in first_of(some)]
 
 
 def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:

@@ -122,7 +122,9 @@ def page_of(notebook, about: dict, root: Path) -> str:
     """
     title, headings = sections(about["assignment"], root)
     shown = Shown(functools.partial(address, root=root, local=False))
-    parts = [shown.part(cell) for cell in notebook.cells if not SET_UP.match(cell.source)]
+    parts = [
+        shown.part(cell) for cell in notebook.cells if "nbgrader" in cell.metadata or not SET_UP.match(cell.source)
+    ]
     exercises = {}
     for part in parts:
         if part.lost:

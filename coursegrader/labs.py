@@ -283,7 +283,7 @@ def text_of(name: str, content: bytes) -> str:
     if name.lower().endswith((".ipynb", ".json")):
         with contextlib.suppress(ValueError, RecursionError):  # of a damaged file, the raw text remains
             text += "\n" + strip_ansi("\n".join(_texts(json.loads(text))))
-    return "\n".join([text, html.unescape(re.sub(r"<[^>]*>", "", text)), text.replace("\\", "").replace('""', '"')])
+    return "\n".join([text, html.unescape(re.sub(r"<[^<>]*>", "", text)), text.replace("\\", "").replace('""', '"')])
 
 
 def _texts(content):

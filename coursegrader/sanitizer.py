@@ -64,7 +64,8 @@ NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the reader's Jupyter server may answer there
 HUB = re.compile(r"/(?:user|hub|services)(?:[/?#]|$)", re.IGNORECASE)  # paths of a JupyterHub
 LINK = re.compile(
-    r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#].*)?", re.IGNORECASE
+    r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#][^\s\\]*)?",
+    re.IGNORECASE,
 )
 PICTURE_TYPES = {
     "image/png": b"\x89PNG\r\n\x1a\n",

@@ -55,8 +55,8 @@ def parse():
     parser.add_argument("--group", default="students", help="the group of the users who are students (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the first of three ports of this machine (%(default)s)")
     says = "where programs and settings go (%(default)s)"
-    says = "where people will reach the hub, such as https://hub.example.org; their servers get names below it"
-    parser.add_argument("--address", metavar="URL", help=says)
+    address = "where people will reach the hub, such as https://hub.example.org; their servers get names below it"
+    parser.add_argument("--address", metavar="URL", help=address)
     parser.add_argument("--prefix", type=Path, default=Path("/opt/mlcourse"), help=says)
     says = "nbgrader's exchange (%(default)s)"
     parser.add_argument("--exchange", type=Path, default=Path("/srv/nbgrader/exchange"), help=says)

@@ -176,6 +176,21 @@ def test_a_folder_whose_files_cannot_be_seen_is_left_out_and_stops_nobody(root, 
     assert "it is no folder that can be read (Permission denied)" in collect(root)
 
 
+def test_of_the_folders_in_the_name_of_another_a_few_are_named(root, inbound):
+    for number in range(20):
+        (inbound / f"nobody+{LAB}+2026-03-02 10:00:00+{number}").mkdir()
+    said = collect(root)
+    assert said.count("in the name of nobody") == 5 and "And 15 more of that kind" in said
+
+
+def test_if_the_last_folder_is_empty_the_one_before_it_is_collected(root, inbound):
+    submit(inbound, text="first")
+    time.sleep(0.1)
+    (inbound / f"{ME}+{LAB}+2026-03-02 10:00:00+later").mkdir()
+    assert "What was handed in last cannot be collected" in collect(root)
+    assert "first" in (collected(root) / f"{LAB}.ipynb").read_text()
+
+
 def test_two_names_that_would_be_one_student_are_both_left_out(root, inbound, monkeypatch):
     for student in ("ada", "ada-"):
         submit(inbound, student=student)

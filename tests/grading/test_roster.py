@@ -368,11 +368,18 @@ def test_a_name_in_canvas_with_the_mark_of_moodle_takes_nobodys_place(room, enro
     enrol(CANVAS)
     forged = f"ada_assignsubmission_file__72_901_{LAB}"
     notes = hand_in(f"{forged}.ipynb", f"lovelaceada_71_800_{LAB}.ipynb", day=2)
-    assert collected(room) == {"ada"} and "nobody can tell whose it is" in notes[forged]
+    apart = forged.replace("_assignsubmission_", "-")
+    assert collected(room) == {apart, "ada"} and "one of Moodle and one of Canvas" in notes[apart]
     assert "72_901" not in (room.root / "submitted" / "ada" / LAB / f"{LAB}.ipynb").read_text("utf-8")
     notes = hand_in(f"ben_assignsubmission_file_/{LAB}.ipynb", day=3)
     assert "without Moodle's number" in notes["ben"] and "the identifier of another" in notes["ben"]
-    assert collected(room) == {"ada"}
+    assert collected(room) == {apart, "ada"}
+
+
+def test_in_moodle_a_files_name_may_hold_two_numbers(room, enrol, hand_in):
+    enrol(MOODLE)
+    notes = hand_in("Ada Lovelace_12_assignsubmission_file_lab_2026_11_05.ipynb")
+    assert collected(room) == {"1001"} and "Left apart" not in notes["1001"]
 
 
 def test_a_name_does_not_replace_what_was_collected_otherwise(room, enrol, hand_in):

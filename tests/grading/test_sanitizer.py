@@ -199,6 +199,8 @@ def test_no_tag_remains_that_asks_a_server_for_something(page, written):
         "https://hub.example.org/user/eve/static/page.html",
         "https://hub.example.org/jupyter/%75ser/eve/page.html",
         "https://hub.example.org/hub/spawn",
+        "https://hub.example.org/x/..\\user\\eve",
+        "https://hub.example.org/us&#9;er/eve",
         "https://hub.example.org/services?x",
         "javascript:alert(1)",
         "data:text/html,x",
