@@ -1,5 +1,6 @@
 """`mlcourse mark` in a browser: an instructor marks a class by keyboard, and nothing that was typed is lost."""
 
+import functools
 import os
 import shutil
 import signal
@@ -47,7 +48,10 @@ def room(tmp_path):
 def server(room):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "mlcourse.cli", "mark", LAB]
-    server = subprocess.Popen(command, cwd=room.root, env=environment, stdout=subprocess.PIPE, text=True)
+    # A job in the background ignores Ctrl-C, and so do the processes that it starts
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    options = {"stdout": subprocess.PIPE, "text": True, "preexec_fn": heard}
+    server = subprocess.Popen(command, cwd=room.root, env=environment, **options)
     server.address = server.stdout.readline().split()[1]
     yield server
     server.send_signal(signal.SIGINT)
