@@ -192,7 +192,13 @@ def collect(
 
 
 def collect_folder(
-    lab: str, student: str, folder: Path, time: Callable[[], float], root: Path, people: Sequence[Person] = ()
+    lab: str,
+    student: str,
+    folder: Path,
+    names: Sequence[str],
+    time: Callable[[], float],
+    root: Path,
+    people: Sequence[Person] = (),
 ) -> Collected:
     """Collect a student's submission of a lab from a folder to which the student may write.
 
@@ -204,6 +210,8 @@ def collect_folder(
     lab : str
     student : str
     folder : pathlib.Path
+    names : sequence of str
+        Of the files in the folder.
     time : callable
         Returns when it was handed in, in seconds since 1970. It is asked once more after the notebook was read, since
         the student may exchange it meanwhile.
@@ -224,7 +232,7 @@ def collect_folder(
         If the folder cannot be read.
     """
     source = instructor_notebook(root, lab)
-    names = sorted(name for name in os.listdir(folder) if name != TIMESTAMP and not _is_ignored(name))
+    names = sorted(name for name in names if name != TIMESTAMP and not _is_ignored(name))
     files = [_file_of_folder(folder / name, name) for name in names if kind_of(folder / name) != "a folder"]
     handed_in = [_HandedIn(file.path, file) for file in files]
     stated, now, note = read_timestamp(folder), time(), None

@@ -77,8 +77,8 @@ def collect_latest(lab, student, paths, root, people):
     collected = []
     for path in paths[:MOST_FOLDERS]:
         with opened(path, student) as folder:
-            changed(folder)
-            collected.append(collect_folder(lab, student, folder, partial(last_change, folder), root, people))
+            time_of = partial(last_change, folder)
+            collected.append(collect_folder(lab, student, folder, entries(folder), time_of, root, people))
         if collected[-1].path:
             if collected[1:]:
                 collected[-1].notes.append("What was handed in last cannot be collected; this is what came before it.")

@@ -55,7 +55,10 @@ def parse():
     parser.add_argument("--group", default="students", help="the group of the users who are students (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the first of three ports of this machine (%(default)s)")
     says = "where programs and settings go (%(default)s)"
-    address = "where people will reach the hub, such as https://hub.example.org; their servers get names below it"
+    address = (
+        "where people will reach the hub, such as https://hub.example.org; their servers get names below it, and the "
+        "next set-up knows it"
+    )
     parser.add_argument("--address", metavar="URL", help=address)
     parser.add_argument("--prefix", type=Path, default=Path("/opt/mlcourse"), help=says)
     says = "nbgrader's exchange (%(default)s)"
@@ -72,6 +75,7 @@ def set_up(options):
         If something about this machine or the clone does not fit; the message says what to do.
     """
     instructor = check(options)
+    options.address = options.address or earlier_address(options.prefix)
     say("Installing what is missing of Debian's packages ...")
     install_packages()
     ensure_group(options.group)
@@ -109,6 +113,12 @@ def check(options):
     if COURSE.stat().st_uid != instructor.pw_uid:
         raise SetUpError(f"{COURSE} does not belong to {options.instructor}: clone the course as that user")
     return instructor
+
+
+def earlier_address(prefix):
+    """Return the address that an earlier set-up got, or None."""
+    settings = prefix / "hub.json"
+    return json.loads(settings.read_text("utf-8")).get("address") if settings.exists() else None
 
 
 def install_packages():

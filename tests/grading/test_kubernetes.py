@@ -133,6 +133,15 @@ def test_the_images_and_names_are_the_same_in_all_files():
     assert nbgrader_config().CourseDirectory.course_id == COURSE
 
 
+def test_each_server_has_a_name_of_its_own_with_a_certificate():
+    hub, proxy = VALUES["hub"]["config"], VALUES["proxy"]
+    address = hub["JupyterHub"]["subdomain_host"]
+    assert hub["GenericOAuthenticator"]["oauth_callback_url"] == f"{address}/hub/oauth_callback"
+    assert proxy["chp"]["extraCommandLineFlags"] == ["--host-routing"]
+    host = address.removeprefix("https://")
+    assert proxy["https"]["hosts"] == [host, f"*.{host}"] and proxy["https"]["type"] == "secret"
+
+
 def test_students_reach_neither_the_grader_nor_the_gradebook():
     label = OVERRIDE["extra_labels"]
     assert label and "extraLabels" not in VALUES["singleuser"]
