@@ -22,7 +22,8 @@ A submission is replaced only by a newer one. The older one, with its graded not
 ``replaced/LAB/STUDENT/DATE/``, since nbgrader takes any folder in ``submitted/`` for a student. The ``timestamp.txt``
 beside a notebook decides which one is newer, or else the date of the file. In the zip of an LMS, that is the date of
 the download, so it is not recorded as the time of handing in: there is a ``timestamp.txt`` only if the student's folder
-has one beside the notebook. That Canvas marked a file as late is kept in ``late-in-canvas.txt``.
+has one beside the notebook. That Canvas marked a file as late is kept in ``late-in-canvas.txt``, and the name that it
+gave to the file, which the way back needs, in ``canvas-file.txt``.
 """
 
 import filecmp
@@ -62,6 +63,7 @@ from coursegrader.submissions import (
 from mlcourse.student.notebooks import HAND_IN
 
 LATE_IN_CANVAS = "late-in-canvas.txt"
+CANVAS_FILE = "canvas-file.txt"
 SAYS_LATE = "Canvas says that it was late."
 MAX_ENTRIES = 20_000  # of a student
 MAX_NOTEBOOKS = 1000  # of a student
@@ -673,6 +675,8 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     chosen.rename(new / f"{lab}.ipynb")
     if SAYS_LATE in notes:
         (new / LATE_IN_CANVAS).write_text(f"{SAYS_LATE}\n", encoding="utf-8")
+    if one.version:
+        (new / CANVAS_FILE).write_text(PurePosixPath(one.file.path).name, encoding="utf-8", errors="replace")
     date = one.file.date if is_possible(one.file.date) else 0.0
     if not date:
         notes.append("The date of the file cannot be right; it counts as older than any other.")

@@ -110,7 +110,9 @@ def add_commands(command):
 
     says, example = "write a page for each student", "mlcourse feedback lab-01-toy-regression --archive feedback.zip"
     one = for_lab("feedback", feedback, says, example)
-    one.add_argument("--archive", type=Path, metavar="FILE", help="also write the zip of feedback files for Moodle")
+    one.add_argument("--archive", type=Path, metavar="FILE", help="also write the zip of feedback files for the LMS")
+    says = "the LMS that the zip is for (%(default)s)"
+    one.add_argument("--style", choices=["moodle", "canvas"], default="moodle", help=says)
 
     one = command("export", in_course(export), "write the grades as a table", "mlcourse export --style moodle")
     one.add_argument("labs", metavar="LAB", nargs="*", help="the labs; all of them if none is named")
@@ -364,6 +366,7 @@ def mark(options):
 
 def feedback(options):
     """Write a page for each student, and return 1 if a page could not be written."""
+    from coursegrader import canvas, worksheet
     from coursegrader.collect import refusals
     from coursegrader.deadlines import apply_deadlines
     from coursegrader.feedback import refusal_page, write_pages
@@ -372,7 +375,6 @@ def feedback(options):
     from coursegrader.labs import nbgrader_config
     from coursegrader.scores import automatic_points
     from coursegrader.submissions import shown
-    from coursegrader.worksheet import write_archive
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
@@ -411,8 +413,13 @@ def feedback(options):
     print(f"Written: feedback/STUDENT/{lab}/{lab}.html")
     if options.archive:
         written = {student: page for student, page in pages.items() if student not in missed}
-        for student in write_archive(options.archive, lab, written, people):
-            print(f"{shown(student)}: not in the archive, since no archive of Moodle gave a number of theirs.")
+        lms = options.style.capitalize()
+        if options.style == "canvas":
+            absent = canvas.write_archive(options.archive, lab, written, root, people)
+        else:
+            absent = worksheet.write_archive(options.archive, lab, written, people)
+        for student in absent:
+            print(f"{shown(student)}: not in the archive, since no archive of {lms} gave a number of theirs.")
         print(f"Written: {options.archive}")
     name_the_ungraded(options)
     if missed:

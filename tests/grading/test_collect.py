@@ -19,7 +19,7 @@ import pytest
 
 from coursegrader import GradingError, submissions
 from coursegrader import collect as module
-from coursegrader.collect import LATE_IN_CANVAS, collect, identifier
+from coursegrader.collect import CANVAS_FILE, LATE_IN_CANVAS, collect, identifier
 from coursegrader.labs import read_lab
 from paths import ROOT
 
@@ -164,6 +164,10 @@ def test_a_zip_of_canvas_with_late_and_anonymous_ones(tmp_path, root, run):
         f"anon_dE4yW/{LAB}/{LAB}.ipynb": notebook("d"),
         f"boleyn_12346/{LAB}/{LATE_IN_CANVAS}": "Canvas says that it was late.\n",
         f"anon_dE4yW/{LAB}/{LATE_IN_CANVAS}": "Canvas says that it was late.\n",
+        f"lovelaceada_12345/{LAB}/{CANVAS_FILE}": f"lovelaceada_12345_678901_{LAB}.ipynb",
+        f"boleyn_12346/{LAB}/{CANVAS_FILE}": f"boleyn_LATE_12346_678902_{LAB}.ipynb",
+        f"anon_aB3xZ/{LAB}/{CANVAS_FILE}": f"anon_aB3xZ_678903_{LAB}.ipynb",
+        f"anon_dE4yW/{LAB}/{CANVAS_FILE}": f"LATE_anon_dE4yW_678904_{LAB}.ipynb",
     }
     assert [name for name, one in result.items() if "late" in said(one)] == ["anon_dE4yW", "boleyn_12346"]
     assert "no notebook" in said(result["typist_777"])
@@ -188,7 +192,8 @@ HAND_IN = f"HAND-IN-{LAB}.ipynb"  # the file that `mlcourse submit` writes
 )
 def test_the_file_to_hand_in_is_taken_as_it_is(tmp_path, root, run, names, students):
     result = run(zipped(tmp_path / "class.zip", {name: notebook(name) for name in names}))
-    found = {path: text for path, text in submitted(root).items() if not path.endswith(LATE_IN_CANVAS)}
+    beside = (LATE_IN_CANVAS, CANVAS_FILE)
+    found = {path: text for path, text in submitted(root).items() if not path.endswith(beside)}
     assert found == {
         f"{student}/{LAB}/{LAB}.ipynb": notebook(name) for student, name in zip(students, names, strict=True)
     }
@@ -221,7 +226,10 @@ def test_of_files_handed_in_again_to_canvas_the_highest_number_wins(tmp_path, ro
     entries = {f"ada_1_{90 - number}_{name}": notebook(name) for number, name in enumerate(names)}
     entries[f"ada_1_10_{LAB}-10.ipynb"] = notebook("the same number, uploaded before")
     result = run(zipped(tmp_path / "canvas.zip", entries))
-    assert submitted(root) == {f"ada_1/{LAB}/{LAB}.ipynb": notebook(f"{LAB}-10.ipynb")}
+    assert submitted(root) == {
+        f"ada_1/{LAB}/{LAB}.ipynb": notebook(f"{LAB}-10.ipynb"),
+        f"ada_1/{LAB}/{CANVAS_FILE}": f"ada_1_89_{LAB}-10.ipynb",
+    }
     assert "4 times" in said(result["ada_1"])
 
 
@@ -312,7 +320,8 @@ def test_a_student_cannot_hand_in_for_another(tmp_path, root, run):
     run(zipped(tmp_path / "moodle.zip", entries))
     canvas = {f"eve_1_2_bo_3_4_{LAB}.ipynb": notebook("e"), f"bo_3_4_{LAB}.ipynb": notebook("b")}
     run(zipped(tmp_path / "canvas.zip", canvas))
-    assert {name.split("/")[0]: json.loads(text)["cells"][-1]["source"] for name, text in submitted(root).items()} == {
+    found = {name: text for name, text in submitted(root).items() if not name.endswith(CANVAS_FILE)}
+    assert {name.split("/")[0]: json.loads(text)["cells"][-1]["source"] for name, text in found.items()} == {
         "Ada_2": "a",
         "Eve_1": "e",
         f"eve_1_2_bo_3_4_{LAB}": "e",

@@ -6,13 +6,15 @@ import json
 import re
 import zipfile
 from functools import partial
+from pathlib import Path
 
+import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
 from classroom import Classroom
 from course import command_in, make_course
-from coursegrader import GradingError
+from coursegrader import GradingError, canvas
 from coursegrader import collect as module
 from coursegrader.collect import collect
 from coursegrader.export import export
@@ -69,7 +71,8 @@ def hand_in(room, tmp_path):
         path = tmp_path / "class.zip"
         with zipfile.ZipFile(path, "w") as archive:
             for name in names:
-                archive.writestr(zipfile.ZipInfo(name, (2026, 3, day, 10, 0, 0)), notebook(name))
+                content = in_a_zip(notebook(name)) if name.endswith(".zip") else notebook(name)
+                archive.writestr(zipfile.ZipInfo(name, (2026, 3, day, 10, 0, 0)), content)
         people = read_roster(room.gradebook, room.root)
         collected = collect(LAB, [path], room.root, people, partial(keep_numbers, people, LAB, root=room.root))
         return {one.student: " ".join(one.notes) for one in collected}
@@ -80,6 +83,13 @@ def hand_in(room, tmp_path):
 def written(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def in_a_zip(text):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr(f"{LAB}.ipynb", text)
+    return content.getvalue()
 
 
 def notebook(text):
@@ -624,6 +634,41 @@ def test_an_archive_without_anybody_is_refused(room, tmp_path):
     with pytest.raises(GradingError, match="no number of a participant is known"):
         write_archive(tmp_path / "feedback.zip", LAB, {"ada": tmp_path / "ada.html"})
     assert not (tmp_path / "feedback.zip").exists()
+
+
+def of_canvas(name):
+    """Return the IDs of the person and the file in a name, as `infer_comment_context_from_filename` of Canvas does."""
+    return tuple([int(part) for part in name.split("_") if re.fullmatch(r"\d+", part)][:2])
+
+
+@pytest.mark.parametrize("with_roster", [True, False])
+def test_the_archive_of_feedback_for_canvas_has_the_names_that_canvas_gave(room, enrol, hand_in, tmp_path, with_roster):
+    if with_roster:
+        enrol(CANVAS)
+    hand_in(f"lovelaceada_LATE_71_800_{LAB}-2.ipynb", f"kingben_72_801_{LAB}.zip", f"3/{LAB}.ipynb")
+    ada, ben = ("ada", "ben") if with_roster else ("lovelaceada_71", "kingben_72")
+    pages = {one: written(tmp_path / f"{one}.html", f"<body>page of {one}</body>") for one in (ada, ben, "3", "nobody")}
+    to = tmp_path / "feedback.zip"
+    assert canvas.write_archive(to, LAB, pages, room.root, list(people(room).values())) == ["3", "nobody"]
+    with zipfile.ZipFile(to) as archive:
+        read = {of_canvas(name): archive.read(name) for name in archive.namelist()}
+        assert {Path(name).suffix for name in archive.namelist()} == {".ipynb", ".zip"}
+    assert read.keys() == {(71, 800), (72, 801)}
+    [cell] = nbformat.reads(read[71, 800], as_version=4).cells
+    assert cell.outputs[0].data["text/html"] == f"page of {ada}"
+    with zipfile.ZipFile(io.BytesIO(read[72, 801])) as archive:
+        assert archive.read(f"{LAB}.html").decode() == f"<body>page of {ben}</body>"
+
+
+def test_no_page_goes_back_to_canvas_under_the_number_of_another(room, enrol, hand_in, tmp_path):
+    enrol(CANVAS)
+    hand_in(f"lovelaceada_71_800_{LAB}.ipynb")
+    pages = {"ada": written(tmp_path / "ada.html", "<body>page</body>")}
+    for name in ("kingben_72_801_x.ipynb", "a_71.ipynb", "../a_71_800_x.ipynb", "x" * 1001, "x"):
+        written(room.root / "submitted" / "ada" / LAB / "canvas-file.txt", name)
+        with pytest.raises(GradingError, match="no file of Canvas is known"):
+            canvas.write_archive(tmp_path / "feedback.zip", LAB, pages, room.root, list(people(room).values()))
+        assert not (tmp_path / "feedback.zip").exists()
 
 
 @pytest.fixture
