@@ -28,6 +28,7 @@ from coursebook import BookError
 ROOT = Path(__file__).resolve().parents[1]
 # The code that affects every page, and all inputs of the site.
 CODE = (
+    "coursebook/contents.py",
     "coursebook/course_map.py",
     "coursebook/quiz_recall.py",
     "coursebook/site/*.py",

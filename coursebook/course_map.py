@@ -1,8 +1,9 @@
-"""Fill the course map from its sources: a Sphinx extension, named in ``_config.yml``.
+"""Fill in what pages say of others, from its sources: a Sphinx extension, named in ``_config.yml``.
 
 The chapters' opening cards, the headings of their exercises and the labs define the objectives, the sections that teach
-them and the exercises that check them. In a page, ``{{ chapters }}`` becomes a table and ``{{ objectives }}`` becomes
-lists with links. The tests read the same sources through `read_chapters` and `read_labs`.
+them and the exercises that check them. In a page, ``{{ chapters }}`` becomes a table of the chapters, ``{{ pages }}`` a
+table of the pages of the chapter that the page opens, ``{{ objectives }}`` lists with links, and ``{{ lab }}`` the task
+of the lab of that name, without its checks. The tests read the same sources through `read_chapters` and `read_labs`.
 """
 
 import functools
@@ -11,13 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
+from coursebook import contents
 from mlcourse.student import StudentError
 from mlcourse.student.notebooks import grader, read
 
 ROOT = Path(__file__).resolve().parents[1]
 OBJECTIVE = r"[A-Z]{2,3}-\d"
+TITLE = r"^\(([\w-]+)\)=\n# (.+)"
+# The line that says how long a page takes, or the end of the card of a chapter that is one page
+MINUTES = r"^(?:\*About|\*\*Reading time:\*\* about) (\d+) minutes\.\*? ?(.*)"
+LAB_PAGES = "book/labs/"
 
 
 @dataclass
@@ -31,14 +35,29 @@ class Objective:
 
 
 @dataclass
-class Chapter:
-    """A chapter: its title and the label, the minutes that it takes to read, and its objectives in order."""
+class Page:
+    """A page of a chapter: its title and label, the minutes that it takes to read, and whether it can be left out."""
 
     title: str
     label: str
     minutes: int
+    optional: bool
+
+
+@dataclass
+class Chapter:
+    """A chapter: its title and label, its pages and its objectives in order, and the labels of its labs."""
+
+    title: str
+    label: str
+    pages: list[Page]
     objectives: list[Objective]
     labs: list[str]
+
+    @property
+    def minutes(self) -> int:
+        """The minutes that it takes to read the chapter."""
+        return sum(page.minutes for page in self.pages)
 
 
 @dataclass
@@ -66,11 +85,9 @@ def read_chapters(root: Path = ROOT) -> list[Chapter]:
     Raises
     ------
     ValueError
-        If a chapter's opening card lacks its reading time or has no objectives.
+        If a chapter's opening card has no objectives or names no lab, or a page lacks its reading time.
     """
-    parts = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["parts"]
-    files = [page["file"] for part in parts if part.get("numbered") for page in part["chapters"]]
-    return [_read_chapter(root / f"{name}.md") for name in files]
+    return [read_chapter(entry, root) for entry in contents.read_chapters(root)]
 
 
 def read_labs(root: Path = ROOT) -> list[Lab]:
@@ -86,23 +103,34 @@ def read_labs(root: Path = ROOT) -> list[Lab]:
     return [_read_lab(path) for path in sorted(root.glob("labs/*/lab-*.ipynb"))]
 
 
-def _read_chapter(path):
-    text = path.read_text(encoding="utf-8")
-    label = re.search(r"^\(([\w-]+)\)=\n# (.+)", text, re.M)
+def read_chapter(entry: contents.Entry, root: Path = ROOT) -> Chapter:
+    """Return a chapter of the contents; errors as in `read_chapters`."""
+    texts = {page: (root / f"{page}.md").read_text(encoding="utf-8") for page in entry.pages}
+    text = texts[entry.page]
+    label = re.search(TITLE, text, re.M)
     card = re.search(r"^:class: objectives\n(.*?)^:::$", text, re.M | re.S)
-    minutes = card and re.search(r"\*\*Reading time:\*\* about (\d+) minutes", card[1])
+    labs = card and re.findall(r"\]\(#(lab-\d\d)\)", card[1])
     bullets = re.findall(rf"^- \*\*({OBJECTIVE})\*\* (.*?)(?=^- |^$)", card[1], re.M | re.S) if card else []
-    if not (label and minutes and bullets):
-        raise ValueError(f"{path.name}: a chapter opens with a labelled title and a card of objectives and minutes")
+    if not (label and labs and bullets):
+        raise ValueError(f"{entry.page}.md: a chapter opens with a labelled title and a card of objectives and labs")
     objectives = []
     for name, bullet in bullets:
         statement, _, taught = " ".join(bullet.split()).partition(" Taught in ")
         objectives.append(Objective(name, statement, re.findall(r"\]\(#([\w-]+)\)", taught)))
-    for exercise, head in re.findall(r"\{exercise-start\}[^\n]*\n:label: (\S+)\n:::\n+\*(.*?)\*", text, re.S):
+    everything = "\n".join(texts.values())
+    for exercise, head in re.findall(r"\{exercise-start\}[^\n]*\n:label: (\S+)\n:::\n+\*(.*?)\*", everything, re.S):
         for objective in objectives:
             if objective.name in re.findall(OBJECTIVE, head):
                 objective.exercises.append(exercise)
-    return Chapter(label[2], label[1], int(minutes[1]), objectives, re.findall(r"^\((lab-\d\d)\)=$", text, re.M))
+    pages = [_read_page(page, texts[page]) for page in entry.below or [entry.page]]
+    return Chapter(label[2], label[1], pages, objectives, labs)
+
+
+def _read_page(name, text):
+    title, minutes = re.search(TITLE, text, re.M), re.search(MINUTES, text, re.M)
+    if not (title and minutes):
+        raise ValueError(f"{name}.md: a page opens with a labelled title and '*About N minutes.*'")
+    return Page(title[2], title[1], int(minutes[1]), minutes[2].startswith("Optional"))
 
 
 def _read_lab(path):
@@ -172,24 +200,75 @@ def _points(number):
     return f"{number} point{'s' if number > 1 else ''}"
 
 
-def fill(text: str, root: Path = ROOT, labs: Callable[[Path], list[Lab]] = read_labs) -> str:
-    """Return the text of a page with ``{{ chapters }}`` and ``{{ objectives }}`` filled in."""
-    for name, written in (("chapters", table_of_chapters), ("objectives", list_of_objectives)):
-        place = f"{{{{ {name} }}}}"
-        if place in text:
-            text = text.replace(place, written(read_chapters(root), labs(root)))
+def table_of_pages(chapter: Chapter, labs: list[Lab]) -> str:
+    """Return the pages of a chapter and its labs as a Markdown table, with their minutes."""
+    rows = ["| page | minutes |", "|---|---:|"]
+    rows += [f"| [](#{one.label}){' (optional)' if one.optional else ''} | {one.minutes} |" for one in chapter.pages]
+    labels = {f"lab-{lab.number:02}": lab.minutes for lab in labs}
+    rows += [f"| [](#{label}) | {labels[label]} |" for label in chapter.labs]
+    return "\n".join(rows)
+
+
+def task(path: Path) -> str:
+    """Return the task of a lab as Markdown: its story, what is graded, and each exercise, without code and checks.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The students' notebook, ``labs/NAME/NAME.ipynb``.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read or does not open like a lab.
+    """
+    lab = _read_lab(path)
+    texts = [cell["source"] for cell in read(path)["cells"] if cell["cell_type"] == "markdown"]
+    opening, *sections = [part for text in texts for part in re.split(r"^(?=## )", text, flags=re.M) if part]
+    opening = re.sub(r"^# [^\n]*\n+|^\*\*How to work\.\*\*.*?(?=^\*\*|\Z)", "", opening, flags=re.M | re.S)
+    titles = [section.split("\n")[0].removeprefix("## ") for section in sections]
+    exercises = [one.title for one in lab.exercises]
+    before = titles.index(exercises[0])
+    kept = [
+        text for i, text in enumerate(sections) if (text.startswith("## ") and i < before) or titles[i] in exercises
+    ]
+    return "\n\n".join(map(_with_links, [opening, *kept]))
+
+
+def _with_links(text):
+    """Return a text in which the identifiers of objectives lead to the course map."""
+    return re.sub(rf"(?<![\w-])({OBJECTIVE})(?![\w-])", r"[\1](#sec-course-map)", text)
+
+
+def fill(text: str, name: str = "", root: Path = ROOT, labs: Callable[[Path], list[Lab]] = read_labs) -> str:
+    """Return the text of the page of that name with all that stands in double braces filled in."""
+    for place, written in (("chapters", table_of_chapters), ("objectives", list_of_objectives)):
+        if f"{{{{ {place} }}}}" in text:
+            text = text.replace(f"{{{{ {place} }}}}", written(read_chapters(root), labs(root)))
+    if "{{ pages }}" in text:
+        (entry,) = (one for one in contents.read_chapters(root) if one.page == name)
+        text = text.replace("{{ pages }}", table_of_pages(read_chapter(entry, root), labs(root)))
+    if "{{ lab }}" in text:
+        lab = name.removeprefix(LAB_PAGES)
+        text = text.replace("{{ lab }}", task(root / "labs" / lab / f"{lab}.ipynb"))
     return text
 
 
 def setup(app):
-    """Fill in the placeholders of pages in every build, since they depend on all other pages."""
-    pages = ("book/index", "book/course-map")
+    """Fill in pages whenever Sphinx reads them, and read them again if what they say has changed."""
     root, labs = Path(app.srcdir), functools.cache(read_labs)
+    of_all_pages = ("book/index", "book/course-map")
 
-    def read(_, name, source):
-        if name in pages:
-            source[0] = fill(source[0], root, labs)
+    def read(app, name, source):
+        if name.startswith("book/"):
+            source[0] = fill(source[0], name, root, labs)
+        chapter = next((one for one in contents.read_chapters(root) if one.page == name and one.below), None)
+        for page in chapter.below if chapter else ():
+            app.env.note_dependency(str(root / f"{page}.md"))
+        if chapter or name.startswith(LAB_PAGES):
+            for notebook in root.glob("labs/*/lab-*.ipynb"):
+                app.env.note_dependency(str(notebook))
 
     app.connect("source-read", read)
-    app.connect("env-get-outdated", lambda _, env, *__: [page for page in pages if page in env.found_docs])
+    app.connect("env-get-outdated", lambda _, env, *__: [page for page in of_all_pages if page in env.found_docs])
     return {"parallel_read_safe": True}

@@ -32,7 +32,7 @@ from nbformat import write as write_notebook
 from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
 
 CACHE, NOTEBOOKS, RUNS = ".jupyter_cache", "notebooks", "runs.json"
-CACHED_NOTEBOOKS = 60
+CACHED_NOTEBOOKS = 400
 LOCK = "requirements.lock"
 TRACKER = "__import__('coursebook.dependency_tracker', fromlist=['dependency_tracker'])"
 
@@ -127,6 +127,11 @@ def read_runs(output: Path) -> dict[str, dict]:
     """Return the last run of each chapter: the ``seconds``, ``cpu`` seconds and ``files`` of a `Run`, by its name."""
     path = output / RUNS
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def notebook_of(page: str, output: Path) -> Path:
+    """Return the place of the executed notebook of a page."""
+    return output / NOTEBOOKS / f"{page.removeprefix('book/')}.ipynb"
 
 
 def execute(
@@ -279,12 +284,10 @@ def _hash(path, until):
 
 def _publish(cache, pages, before, output, executed):
     """Write the results into the build folder, but only new ones, since Sphinx compares modification times."""
-    folder = output / NOTEBOOKS
-    folder.mkdir(exist_ok=True)
     runs = {}
     for page in pages:
         if record := _record(cache, page):
-            path = folder / f"{Path(page.name).name}.ipynb"
+            path = notebook_of(page.name, output)
             runs[page.name] = {
                 "seconds": record.data["execution_seconds"],
                 "cpu": record.data["cpu"],
@@ -293,9 +296,9 @@ def _publish(cache, pages, before, output, executed):
             }
             same = page.name not in executed and before.get(page.name, {}).get("code") == record.hashkey
             if not (same and path.exists()):
+                path.parent.mkdir(parents=True, exist_ok=True)
                 write_notebook(cache.get_cache_bundle(record.pk).nb, path)
-    for path in folder.glob("*.ipynb"):
-        if path.stem not in {Path(name).name for name in runs}:
-            path.unlink()
+    for path in {*(output / NOTEBOOKS).rglob("*.ipynb")} - {notebook_of(name, output) for name in runs}:
+        path.unlink()
     if runs != before:
         (output / RUNS).write_text(json.dumps(runs, indent=1), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 Chromium prints the built site, in the order of its contents, with the site's own print style. So formulas, numbers and
 figures are the same on the screen and on paper. Folded content is printed unfolded, and solutions move to the end of
-their chapter. The code that draws figures and the code that checks claims are left out: the notebooks have them.
+their page. The code that draws figures and the code that checks claims are left out: the notebooks have them.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from bs4 import BeautifulSoup
 
-from coursebook import BookError
+from coursebook import BookError, contents
 from coursebook.build import ROOT, build
 from mlcourse import __version__
 
@@ -24,7 +24,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LEFT_OUT = ".headerlink, script, style, .tag_claim, .tag_hide-input > details, .launch-lab, .screen-only"
 REFERENCES = ("for", "aria-labelledby", "aria-describedby", "aria-controls")
 PREFACE = (
-    "This is the printed form of a website whose pages are notebooks. Solutions stand at the end of their chapter. "
+    "This is the printed form of a website whose pages are notebooks. Solutions stand at the end of their page. "
     "The code that draws the figures and the code that checks the claims of the text are in the notebooks."
 )
 # Width between the page margins of course.css, in CSS pixels
@@ -150,10 +150,10 @@ def one_page(root: Path, site: Path) -> BeautifulSoup:
     bs4.BeautifulSoup
         One page. Identifiers start with the name of their original page, and links are adapted.
     """
-    config, toc = (yaml.safe_load((root / name).read_text(encoding="utf-8")) for name in ("_config.yml", "_toc.yml"))
-    names = [toc["root"], *(page["file"] for part in toc["parts"] for page in part["chapters"])]
+    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    names = contents.read_pages(root)
     articles = {name: _article(site, name, names) for name in names}
-    title = articles[toc["root"]].h1.extract()
+    title = articles[names[0]].h1.extract()
     book = BeautifulSoup(
         f"<!DOCTYPE html><html lang='en-GB' data-theme='light' class='print-book'><head></head><body>"
         f"<header class='print-title'><p>{config['author']}</p><p>Version {__version__}</p><p>{PREFACE}</p>"
@@ -161,16 +161,16 @@ def one_page(root: Path, site: Path) -> BeautifulSoup:
         f"</body></html>",
         "html.parser",
     )
-    book.head.extend(_head(site, toc["root"]))
+    book.head.extend(_head(site, names[0]))
     book.head.append(_tag(book, "style", "".join(_running_title(articles[name]) for name in names[1:])))
     book.header.insert(0, title)
-    book.body.append(articles[toc["root"]])
+    book.body.append(articles[names[0]])
     book.nav.append(_tag(book, "p", "Contents", "print-heading"))
-    for part in toc["parts"]:
-        book.nav.append(_tag(book, "p", part["caption"], "print-part"))
-        for page in part["chapters"]:
-            book.nav.append(_contents(book, articles[page["file"]]))
-            book.body.append(articles[page["file"]])
+    for part in contents.read_parts(root):
+        book.nav.append(_tag(book, "p", part.caption, "print-part"))
+        for entry in part.entries:
+            book.nav.append(_contents(book, [articles[name] for name in entry.pages]))
+            book.body.extend([articles[name] for name in entry.pages])
     return book
 
 
@@ -210,7 +210,7 @@ def _article(site, name, names):
 
 
 def _gather_solutions(page, article):
-    """Move the solutions of a chapter to its end, and link each exercise to its solution."""
+    """Move the solutions of a page to its end, and link each exercise to its solution."""
     solutions = article.select(".solution")
     if not solutions:
         return
@@ -258,13 +258,15 @@ def _running_title(article):
     return f'@page {name} {{ @top-right {{ content: "{title}"; font: 9pt sans-serif }} }} #{name} {{ page: {name} }}\n'
 
 
-def _contents(book, article):
-    """Return the entries of a page in the contents: its title and its sections."""
+def _contents(book, articles):
+    """Return the entries of a chapter in the contents: its title and its pages, or, if it is one page, its sections."""
+    chapter, *below = articles
     entries = _tag(book, "ul")
-    for heading in article.find_all(["h1", "h2"]):
-        section = heading.find_parent("section")
-        target = article["id"] if heading.name == "h1" else section["id"]
-        entry = _tag(book, "li", "", f"print-{heading.name}")
+    found = [("h1", chapter.h1, chapter["id"])]
+    found += [("h2", one, one.find_parent("section")["id"]) for one in chapter.find_all("h2") if not below]
+    found += [("h2", page.h1, page["id"]) for page in below]
+    for level, heading, target in found:
+        entry = _tag(book, "li", "", f"print-{level}")
         entry.append(_tag(book, "a", heading.get_text().strip(), href=f"#{target}"))
         entries.append(entry)
     return entries

@@ -6,7 +6,7 @@
 
 from pathlib import Path
 
-from coursebook.execution import NOTEBOOKS, RUNS, cores, read_runs
+from coursebook.execution import RUNS, cores, notebook_of, read_runs
 
 TIMES = "{{ times }}"
 
@@ -33,7 +33,7 @@ def setup(app):
     output = Path(app.outdir).parent
 
     def read(app, name, source):
-        executed = output / NOTEBOOKS / f"{Path(name).name}.ipynb"
+        executed = notebook_of(name, output)
         if executed.exists():
             app.env.note_dependency(str(executed))
         if TIMES in source[0]:

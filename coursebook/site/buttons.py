@@ -1,11 +1,12 @@
 """The menus at the top of a page, through the theme's own list of buttons: download, launch, report.
 
 The theme fills the list. Here the downloaded notebook gets the cell with which it sets itself up, Colab the address
-where it finds that notebook (the branch with the built site), and the report link page, section and version. The
-sections of a chapter that point to a lab get links that launch the lab, from the students' repository.
+where it finds that notebook (the branch with the built site), and the report link page, section and version. On the
+page of a lab the notebook is that of the lab, from the students' repository.
 """
 
 import re
+import shutil
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -28,11 +29,20 @@ REPORT = "Page: {page}\nSection: \nVersion: {version}\n\nWhat is wrong, and what
 def _change_buttons(app, page, template, context, doctree):
     groups = {one.get("label"): one for one in context.get("header_buttons", ())}
     notebook = context.get("ipynb_source")
-    if notebook:
+    lab = _lab_of(app, page)
+    if notebook and lab:
+        shutil.copy(Path(app.srcdir) / lab, Path(app.outdir) / "_sources" / notebook)
+        groups["launch-buttons"]["buttons"] = [
+            button | {"url": address}
+            for button in groups["launch-buttons"]["buttons"]
+            if (address := _places(app, lab).get(button["text"]))
+        ]
+    elif notebook:
         _add_setup_cell(Path(app.outdir) / "_sources" / notebook, f"{page}.md")
         for button in groups["launch-buttons"]["buttons"]:
             if button["text"] == "Colab":
                 button["url"] = colab_address(app, _repository(app), app.config.site_branch, f"_sources/{notebook}")
+    if notebook:
         for button in groups["download-buttons"]["buttons"]:
             button["text"] = DOWNLOADS.get(button["label"], button["text"])
     if page in app.env.all_docs:
@@ -81,28 +91,42 @@ def _name_on_github(repository):
     return repository.removeprefix("https://github.com/").removesuffix(".git")
 
 
-def _add_lab_links(app, doctree, page):
-    for section in doctree.findall(nodes.section):
-        for name in section["ids"]:
-            if re.fullmatch(r"lab-\d\d", name):
-                (folder,) = (Path(app.srcdir) / "labs").glob(f"{name}-*")
-                section.insert(2, _launch_paragraph(app, f"labs/{folder.name}/{folder.name}.ipynb"))
+def _lab_of(app, page):
+    """Return the path of the lab whose page it is, in the students' repository, or None."""
+    folder, _, name = page.rpartition("/")
+    path = f"labs/{name}/{name}.ipynb"
+    return path if folder == "book/labs" and (Path(app.srcdir) / path).exists() else None
 
 
-def _launch_paragraph(app, path):
-    """Return the sentence that launches a lab: it follows the first paragraph of its section."""
+def _places(app, path):
+    """Return the addresses at which Binder and Colab open a notebook of the students' repository."""
     repository = students_repository()
-    places = {
+    return {
         "Binder": binder_address(app, repository, STUDENTS_BRANCH, path),
         "Colab": colab_address(app, repository, STUDENTS_BRANCH, path),
     }
-    links = [nodes.reference("", name, refuri=address, internal=False) for name, address in places.items()]
-    words = [nodes.Text("Or open it without installing anything, on "), links[0], nodes.Text(" or "), links[1]]
-    return nodes.paragraph("", "", *words, nodes.Text("."), classes=["launch-lab"])
+
+
+def _add_ways_to_open(app, doctree, page):
+    """Say at the top of the page of a lab how to open it."""
+    if path := _lab_of(app, page):
+        binder, colab = (
+            nodes.reference("", name, refuri=address, internal=False) for name, address in _places(app, path).items()
+        )
+        words = [
+            nodes.Text("Type "),
+            nodes.literal("", "make lab"),
+            nodes.Text(" to solve it in JupyterLab"),
+        ]
+        words += [nodes.Text(", or open it without installing anything on "), binder, nodes.Text(" or "), colab]
+        download = nodes.reference("", "download it", refuri=f"../../_sources/{page}.ipynb", internal=True)
+        words += [nodes.Text(", or "), download, nodes.Text(".")]
+        section = next(doctree.findall(nodes.section))
+        section.insert(1, nodes.paragraph("", "", *words, classes=["launch-lab"]))
 
 
 def connect(app):
     """Let Sphinx change the buttons after the theme made them."""
     app.connect("html-page-context", _change_buttons, priority=AFTER_THEME)
-    app.connect("doctree-resolved", _add_lab_links)
+    app.connect("doctree-resolved", _add_ways_to_open)
     app.add_js_file("page.js", loading_method="defer")

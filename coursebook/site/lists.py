@@ -1,16 +1,21 @@
-"""The page that lists every figure and every box of "Where people go wrong".
+"""Lists of every figure, every exercise and every box of "Where people go wrong".
 
-A page says ``{every} figure`` or ``{every} pitfall`` where the table shall stand. It is made from what Sphinx has read
-of all pages, so a figure is listed however it was made.
+A page says ``{every} figure``, ``{every} exercise`` or ``{every} pitfall`` where the table shall stand; with the option
+``:chapter:`` it lists those of its own chapter. The table is made from what Sphinx has read of all pages, so a figure
+is listed however it was made.
 """
 
+import posixpath
+
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
+from sphinx_exercise.nodes import exercise_enumerable_node, exercise_subtitle
 
-COLUMNS = {"figure": ("Figure", "What it shows"), "pitfall": ("What goes wrong",)}
+COLUMNS = {"figure": ("Figure", "What it shows"), "exercise": ("Exercise", "Title"), "pitfall": ("What goes wrong",)}
 
 
 class Every(nodes.General, nodes.Element):
@@ -18,16 +23,17 @@ class Every(nodes.General, nodes.Element):
 
 
 class EveryDirective(SphinxDirective):
-    """``{every} figure`` or ``{every} pitfall``."""
+    """``{every}`` with the kind of what shall be listed."""
 
     required_arguments = 1
+    option_spec = {"chapter": directives.flag}  # noqa: RUF012 - as docutils declares it
 
     def run(self):
         """Return a place that is filled in when all pages are read."""
         if self.arguments[0] not in COLUMNS:
-            raise self.error(f"every {self.arguments[0]}: there are lists of {' and '.join(COLUMNS)} only")
+            raise self.error(f"every {self.arguments[0]}: there are lists of {', '.join(COLUMNS)} only")
         self.env.metadata[self.env.docname]["every"] = True
-        return [Every(kind=self.arguments[0])]
+        return [Every(kind=self.arguments[0], chapter="chapter" in self.options)]
 
 
 class NamePitfalls(SphinxTransform):
@@ -50,10 +56,11 @@ class FillInLists(SphinxPostTransform):
     def run(self):
         """Fill in the lists of the page."""
         for place in list(self.document.findall(Every)):
-            kind = place["kind"]
-            table = _table(
-                COLUMNS[kind], [row for page in self.env.collect_relations() for row in self.rows(kind, page)]
-            )
+            kind, pages = place["kind"], list(self.env.collect_relations())
+            if place["chapter"]:
+                folder = posixpath.dirname(self.env.docname)
+                pages = [page for page in pages if posixpath.dirname(page) == folder]
+            table = _table(COLUMNS[kind], [row for page in pages for row in self.rows(kind, page)])
             place.replace_self(table)
             if next(table.findall(nodes.math), None) is not None:
                 # Sphinx decides when it reads a page whether the page needs MathJax
@@ -71,6 +78,13 @@ class FillInLists(SphinxPostTransform):
         if kind == "pitfall":
             for box in doctree.findall(_is_pitfall):
                 yield [self.link(page, box["ids"][0], *_parts(box[0]))]
+            return
+        if kind == "exercise":
+            for exercise in doctree.findall(exercise_enumerable_node):
+                number = ".".join(map(str, self.env.toc_fignumbers[page]["exercise"][exercise["ids"][0]]))
+                title = next(exercise.findall(exercise_subtitle))
+                words = nodes.paragraph("", "", *_parts(title))
+                yield self.link(page, exercise["ids"][0], nodes.Text(f"Exercise {number}")), words
             return
         numbers = self.env.toc_fignumbers.get(page, {}).get("figure", {})
         for figure in doctree.findall(nodes.figure):

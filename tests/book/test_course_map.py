@@ -17,8 +17,15 @@ CHAPTER = """(sec-soils)=
   [](#sec-why).
 - **SO-2** Draw a profile. Taught in [](#sec-why).
 
-**Reading time:** about 75 minutes. **Lab:** [Soils](#lab-01).
+**Lab:** [Soils](#lab-01).
 :::
+
+{{ pages }}
+"""
+PAGE = """(sec-feeling)=
+# By hand
+
+*About 75 minutes.* Optional: nothing later needs this page.
 
 :::{exercise-start} By hand
 :label: SO-E1
@@ -26,9 +33,6 @@ CHAPTER = """(sec-soils)=
 *Objectives SO-1 and SO-2.* Feel.
 :::{exercise-end}
 :::
-
-(lab-01)=
-### The lab
 """
 TEXT = """# Lab 1 · Soils
 
@@ -46,15 +50,22 @@ LAB = nbformat.writes(new_notebook(cells=CELLS), ensure_ascii=False)
 
 @pytest.fixture
 def course(tmp_path):
-    (tmp_path / "_toc.yml").write_text("parts:\n- numbered: true\n  chapters:\n  - file: book/soils\n")
-    for name, text in (("book/soils.md", CHAPTER), ("labs/lab-01-soils/lab-01-soils.ipynb", LAB)):
+    (tmp_path / "_toc.yml").write_text(
+        "parts:\n- numbered: true\n  chapters:\n  - file: book/soils/index\n"
+        "    sections:\n    - file: book/soils/feeling\n"
+    )
+    for name, text in (
+        ("book/soils/index.md", CHAPTER),
+        ("book/soils/feeling.md", PAGE),
+        ("labs/lab-01-soils/lab-01-soils.ipynb", LAB),
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
 def test_an_objective_comes_with_the_sections_that_teach_it_and_all_that_checks_it(course):
-    text = course_map.fill("{{ objectives }}", course)
+    text = course_map.fill("{{ objectives }}", root=course)
     assert text.startswith("### Soils\n")
     first, second = text.split("**SO-")[1:]
     assert first.startswith("1** Tell sand from clay by feeling, and say why.\n")
@@ -64,19 +75,31 @@ def test_an_objective_comes_with_the_sections_that_teach_it_and_all_that_checks_
 
 
 def test_the_path_has_the_hours_of_each_chapter_and_of_its_labs(course):
-    text = course_map.fill("{{ chapters }}", course)
+    text = course_map.fill("{{ chapters }}", root=course)
     assert "| [](#sec-soils) | 1½ h | [1 · Soils](#lab-01) | ½ h |" in text
 
 
+def test_the_pages_of_a_chapter_are_listed_with_their_minutes_and_its_labs(course):
+    text = course_map.fill(CHAPTER, "book/soils/index", course)
+    assert "| [](#sec-feeling) (optional) | 75 |\n| [](#lab-01) | 40 |" in text
+
+
+def test_the_page_of_a_lab_has_its_story_and_its_tasks_but_no_code_and_no_check(course):
+    text = course_map.fill("{{ lab }}", "book/labs/lab-01-soils", course)
+    assert "## Exercise 1 · Sand" in text and "| **Time** | about 40 minutes |" in text and "[SO-1](#" in text
+    assert "assert" not in text and "# Lab 1" not in text.splitlines()
+
+
 def test_a_page_that_asks_for_nothing_stays_as_it_is(course):
-    assert course_map.fill("# Soils\n", course) == "# Soils\n"
+    assert course_map.fill("# Soils\n", root=course) == "# Soils\n"
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("book/soils.md", "about 75 minutes", "a while", "soils.md: a chapter opens with"),
-        ("book/soils.md", ":class: objectives", ":class: note", "soils.md: a chapter opens with"),
+        ("book/soils/feeling.md", "About 75 minutes", "A while", "feeling.md: a page opens with"),
+        ("book/soils/index.md", ":class: objectives", ":class: note", "index.md: a chapter opens with"),
+        ("book/soils/index.md", "#lab-01", "#sec-why", "index.md: a chapter opens with"),
         ("labs/lab-01-soils/lab-01-soils.ipynb", "about 40 minutes", "a while", "lab-01-soils.ipynb: a lab opens with"),
         ("labs/lab-01-soils/lab-01-soils.ipynb", "## Exercise 1 · Sand", "Sand", "feel-1 is graded, but stands below"),
     ],
@@ -85,4 +108,4 @@ def test_a_source_that_lacks_what_the_map_needs_is_named(course, file, old, new,
     path = course / file
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(ValueError, match=message):
-        course_map.fill("{{ chapters }}", course)
+        course_map.fill("{{ chapters }}", root=course)
