@@ -5,7 +5,6 @@ where it finds that notebook (the branch with the built site), and the report li
 page of a lab the notebook is that of the lab, from the students' repository.
 """
 
-import re
 import shutil
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -116,9 +115,9 @@ def _add_ways_to_open(app, doctree, page):
         words = [
             nodes.Text("Type "),
             nodes.literal("", "make lab"),
-            nodes.Text(" to solve it in JupyterLab"),
+            nodes.Text(" to solve it in JupyterLab, or open it "),
         ]
-        words += [nodes.Text(", or open it without installing anything on "), binder, nodes.Text(" or "), colab]
+        words += [nodes.Text("without installing anything on "), binder, nodes.Text(" or "), colab]
         download = nodes.reference("", "download it", refuri=f"../../_sources/{page}.ipynb", internal=True)
         words += [nodes.Text(", or "), download, nodes.Text(".")]
         section = next(doctree.findall(nodes.section))
