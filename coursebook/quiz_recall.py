@@ -1,8 +1,7 @@
 """Repeat the questions of a chapter in a later one: a Sphinx extension, named in ``_config.yml``.
 
 ``{recall}`` with the names of quizzes shows them as their own page does, with a link to their part of the chapter. A
-page that recalls a quiz is written again when the quiz, or the part that asks it, changes. Only pages with questions
-load the script of the questions.
+page that recalls a quiz is written again when the quiz, or the part that asks it, changes.
 """
 
 import re
@@ -112,12 +111,6 @@ def _fill(app, doctree, page):
         place.replace_self([nodes.raw("", html, format="html"), origin])
 
 
-def _load_script(app, page, _, context, __):
-    pages = {source.page for source in _quizzes(app.env).values()} | set(_recalls(app.env))
-    if page in pages:
-        app.add_js_file("quiz.js", loading_method="defer")
-
-
 def setup(app):
     """Register the directive, and the functions that copy the quizzes."""
     app.add_node(recalled)
@@ -128,5 +121,4 @@ def setup(app):
     app.connect("doctree-read", _collect)
     app.connect("env-updated", _pages_to_write_again)
     app.connect("doctree-resolved", _fill)
-    app.connect("html-page-context", _load_script)
     return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
 """Figures with sliders: the build draws a picture for each value, so the page needs no server.
 
 The page contains one complete picture, as an SVG image, and only the differing lines of the others.
-`book/_static/explore.js` adds the sliders and replaces the lines. Without it, the page shows the first picture.
+`book/_static/course.js` adds the sliders and replaces the lines. Without it, the page shows the first picture.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """Questions that a reader answers in the page, with answer keys that the chapter's cells compute.
 
 A cell ends in `choice` or `number`. The cell computes from the chapter's data which options are right, so a key cannot
-be wrong. If a new version of a library changes the right answer, the build fails. ``book/_static/quiz.js`` checks the
+be wrong. If a new version of a library changes the right answer, the build fails. ``book/_static/course.js`` checks the
 answers. Without it, the answer and every explanation unfold; in print they stand below the question.
 """
 

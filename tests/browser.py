@@ -1,10 +1,7 @@
 """With what tests inspect a page in a browser."""
 
-# Load all lazy formulas and pictures, as before printing. Returns the pictures that failed.
+# Load all lazy pictures. Returns those that failed.
 SHOW_ALL = """async () => {
-  await startMathJax?.();
-  dispatchEvent(new Event("beforeprint"));
-  dispatchEvent(new Event("afterprint"));
   for (const image of document.images) image.loading = "eager";
   const failed = (image) => image.decode().then(() => null, () => image.src);
   const tried = await Promise.all([...document.images].filter((image) => image.checkVisibility()).map(failed));
@@ -16,7 +13,7 @@ DISTORTED = """() => [...document.querySelectorAll("article img")].filter((image
   .map((image) => image.src)"""
 # Boxes that hide a part of their content, except formulas for assistive technology
 CUT = """() => [...document.querySelectorAll("main *")]
-  .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1 && !one.closest("mjx-container"))
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1 && !one.closest(".katex"))
   .filter((one) => ["hidden", "clip"].includes(getComputedStyle(one).overflowX) && one.checkVisibility())
   .map((one) => one.outerHTML.slice(0, 200))"""
 

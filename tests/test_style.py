@@ -16,7 +16,7 @@ from numpydoc.validate import validate
 import coursebook
 import coursegrader
 import mlcourse
-from paths import CHAPTERS, LABS, ROOT
+from paths import CHAPTER_PAGES, LABS, ROOT
 
 ROOMS = (mlcourse, coursebook, coursegrader)
 # 96 characters of code fit on a page
@@ -46,11 +46,10 @@ def hold(found):
 def notebooks(tmp_path_factory):
     """Chapters and labs as notebooks, which ruff can read."""
     root = tmp_path_factory.mktemp("notebooks")
-    for folder, names in (("book", CHAPTERS), ("solutions", LABS)):
-        for name in names:
-            text = (ROOT / folder / f"{name}.md").read_text("utf-8")
-            (root / folder).mkdir(exist_ok=True)
-            jupytext.write(jupytext.reads(text, fmt="md:myst"), root / folder / f"{name}.ipynb")
+    for name in [f"book/{page}" for page in CHAPTER_PAGES] + [f"solutions/{lab}" for lab in LABS]:
+        path = root / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        jupytext.write(jupytext.reads((ROOT / f"{name}.md").read_text("utf-8"), fmt="md:myst"), path)
     return root
 
 

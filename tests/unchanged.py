@@ -16,7 +16,6 @@ import platform
 import re
 import shutil
 import subprocess
-from pathlib import PurePosixPath
 
 import pytest
 
@@ -120,7 +119,10 @@ def is_quick(nodeid):
     of_one = re.search(r"lab-\d\d", name if path.startswith("tests/") else path)
     if of_one:
         return any(of_one[0] in changed for changed in uncommitted())
-    return path.endswith(".ipynb") and f"book/{PurePosixPath(path).stem}.md" in uncommitted()
+    return (
+        path.endswith(".ipynb")
+        and f"book/{path.removeprefix('_build/notebooks/').removesuffix('.ipynb')}.md" in uncommitted()
+    )
 
 
 @functools.cache

@@ -64,7 +64,7 @@ def _add_setup_cell(path, source):
 
 
 def report_address(app, page: str) -> str:
-    """Return the address of a new report on a page; ``book/_static/page.js`` adds the section to it."""
+    """Return the address of a new report on a page; ``book/_static/course.js`` adds the section to it."""
     body = REPORT.format(page=f"{page}.html", version=mlcourse.__version__)
     fields = urlencode({"title": f"Problem on {page}.html", "body": body}, quote_via=quote)
     return f"{_repository(app)}/issues/new?{fields}"
@@ -128,4 +128,3 @@ def connect(app):
     """Let Sphinx change the buttons after the theme made them."""
     app.connect("html-page-context", _change_buttons, priority=AFTER_THEME)
     app.connect("doctree-resolved", _add_ways_to_open)
-    app.add_js_file("page.js", loading_method="defer")

@@ -62,9 +62,6 @@ class FillInLists(SphinxPostTransform):
                 pages = [page for page in pages if posixpath.dirname(page) == folder]
             table = _table(COLUMNS[kind], [row for page in pages for row in self.rows(kind, page)])
             place.replace_self(table)
-            if next(table.findall(nodes.math), None) is not None:
-                # Sphinx decides when it reads a page whether the page needs MathJax
-                self.env.get_domain("math").data["has_equations"][self.env.docname] = True
 
     def rows(self, kind, page):
         """Return the rows of a list that come from one page, below a row with its title."""

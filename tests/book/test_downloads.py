@@ -16,10 +16,10 @@ import pytest
 
 from mlcourse import CourseError
 from mlcourse.setup_cell import IMPORTED, setup_cell, students_repository
-from paths import CHAPTERS, LABS, ROOT
+from paths import CHAPTER_PAGES, LABS, PAGES_OF, ROOT
 
 URL = students_repository()
-DOWNLOADED = {name: ROOT / "_build" / "html" / "_sources" / "book" / f"{name}.ipynb" for name in CHAPTERS}
+DOWNLOADED = {name: ROOT / "_build" / "html" / "_sources" / "book" / f"{name}.ipynb" for name in CHAPTER_PAGES}
 RELEASED = {name: ROOT / "labs" / name / f"{name}.ipynb" for name in LABS}
 
 
@@ -122,8 +122,9 @@ def test_binder_opens_a_chapter_as_a_notebook(chromium, tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     environment |= {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
     subprocess.run([ROOT / "postBuild"], env=environment, check=True)
-    (tmp_path / "book").mkdir()
-    shutil.copy(ROOT / "book" / "introduction.md", tmp_path / "book")
+    name = f"book/{PAGES_OF['introduction'][1]}.md"
+    (tmp_path / name).parent.mkdir(parents=True)
+    shutil.copy(ROOT / name, tmp_path / name)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", f"--port={port}"]
@@ -132,7 +133,7 @@ def test_binder_opens_a_chapter_as_a_notebook(chromium, tmp_path):
         try:
             wait_for(f"http://127.0.0.1:{port}/api")
             page = chromium.new_page()
-            page.goto(f"http://127.0.0.1:{port}/lab/tree/book/introduction.md")
+            page.goto(f"http://127.0.0.1:{port}/lab/tree/{name}")
             page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
             page.close()
         finally:

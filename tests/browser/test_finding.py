@@ -10,7 +10,8 @@ from bs4 import BeautifulSoup
 import mlcourse
 from browser import SHOW_ALL
 from mlcourse.setup_cell import students_repository
-from paths import CHAPTERS, LABS, PAGES, ROOT
+from mlcourse.student.notebooks import read
+from paths import CHAPTER_PAGES, LABS, PAGES, ROOT
 
 SITE = ROOT / "_build" / "html"
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
@@ -89,7 +90,7 @@ def test_every_figure_is_listed_with_its_number_caption_and_page():
     for name in PAGES:
         page = page_of(name)
         for figure in page.select("figure[id]:has(.caption-number)"):
-            link = f"{name.split('/')[1]}.html#{figure['id']}"
+            link = f"{name.removeprefix('book/')}.html#{figure['id']}"
             number, caption = listed.pop(link)
             assert number == figure.select_one(".caption-number").get_text().strip()
             assert caption == " ".join(figure.select_one(".caption-text").get_text().split())
@@ -100,19 +101,17 @@ def test_every_figure_is_listed_with_its_number_caption_and_page():
 def test_every_pitfall_is_listed_with_its_title_and_page():
     rows = page_of("book/lists").select("#where-people-go-wrong tbody tr")
     listed = {row.a["href"]: row.get_text() for row in rows if "#" in row.a["href"]}
-    for chapter in CHAPTERS:
-        boxes = page_of(f"book/{chapter}").select(".admonition.pitfall")
-        assert boxes
-        for box in boxes:
-            words = listed.pop(f"{chapter}.html#{box['id']}")
+    for name in CHAPTER_PAGES:
+        for box in page_of(f"book/{name}").select(".admonition.pitfall"):
+            words = listed.pop(f"{name}.html#{box['id']}")
             assert box.select_one(".admonition-title").get_text() in words
     assert not listed
 
 
 def test_the_launch_buttons_name_files_that_exist_where_they_point():
     name = urlsplit(REPOSITORY).path
-    for chapter in CHAPTERS:
-        links = [link["href"] for link in page_of(f"book/{chapter}").select(".dropdown-launch-buttons a")]
+    for page in CHAPTER_PAGES:
+        links = [link["href"] for link in page_of(f"book/{page}").select(".dropdown-launch-buttons a")]
         on_binder, on_colab = links
         assert (ROOT / on_binder.split("?urlpath=lab/tree/")[1]).exists()
         path = on_colab.split(f"/github{name}/blob/gh-pages/")[1]  # the branch of the built site
@@ -120,16 +119,19 @@ def test_the_launch_buttons_name_files_that_exist_where_they_point():
     assert (SITE / ".nojekyll").exists()
 
 
-def test_every_lab_can_be_launched_where_its_chapter_presents_it():
-    launched, name = [], urlsplit(students_repository()).path
-    for chapter in CHAPTERS:
-        for sentence in page_of(f"book/{chapter}").select(".launch-lab"):
-            links = [link["href"] for link in sentence.find_all("a")]
-            assert f"/v2/gh{name}/main?" in links[0] and f"/github{name}/blob/main/" in links[1]
-            paths = [re.search(r"labs/lab-.*\.ipynb", link)[0] for link in links]
-            assert len(paths) == 2 and len(set(paths)) == 1 and (ROOT / paths[0]).exists()
-            launched.append(paths[0].split("/")[1])
-    assert sorted(launched) == LABS
+@pytest.mark.parametrize("lab", LABS)
+def test_the_page_of_a_lab_has_its_task_without_checks_and_opens_or_downloads_the_notebook_of_students(lab):
+    page, name, notebook = page_of(f"book/labs/{lab}"), urlsplit(students_repository()).path, f"labs/{lab}/{lab}.ipynb"
+    binder, colab, download = (link["href"] for link in page.select(".launch-lab a"))
+    assert f"/v2/gh{name}/main?urlpath=lab/tree/{notebook}" in binder
+    assert f"/github{name}/blob/main/{notebook}" in colab
+    assert [link["href"] for link in page.select(".dropdown-launch-buttons a")] == [binder, colab]
+    assert (SITE / "book" / "labs" / download).resolve().read_bytes() == (ROOT / notebook).read_bytes()
+    assert page.h1.get_text().startswith(f"Lab {int(lab[4:6])} · ") and "What is graded." in page.get_text()
+    source = read(ROOT / notebook)["cells"]
+    titles = re.findall(r"^## (Exercise .+)$", "\n".join(cell["source"] for cell in source), re.M)
+    assert [heading.find(string=True) for heading in page.select("h2") if "Exercise" in heading.text] == titles
+    assert "checks." not in page.get_text()
 
 
 def test_a_report_names_page_section_and_version(chromium, address):

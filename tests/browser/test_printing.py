@@ -18,7 +18,7 @@ from pypdf.generic import IndirectObject
 
 from browser import DISTORTED, SHOW_ALL
 from coursebook import printing
-from paths import PAGES, ROOT
+from paths import PAGES, PAGES_OF, ROOT
 
 SITE = ROOT / "_build" / "html"
 # Height between the margins of a sheet, in CSS pixels: A4 less 20 mm above and 22 mm below
@@ -26,7 +26,8 @@ SHEET = (297 - 20 - 22) / 25.4 * 96
 
 
 WHOLE_BOOK = os.environ.get("WHOLE_BOOK")
-PRINTED = PAGES if WHOLE_BOOK else ["book/index", "book/introduction", "book/glossary", "book/lists"]
+CHAPTER = [f"book/{page}" for page in PAGES_OF["introduction"]]
+PRINTED = PAGES if WHOLE_BOOK else ["book/index", *CHAPTER, "book/glossary", "book/lists"]
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,9 @@ def book(tmp_path_factory):
     root = tmp_path_factory.mktemp("printed")
     shutil.copy(ROOT / "_config.yml", root)
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
-    for part in toc["parts"]:
-        part["chapters"] = [page for page in part["chapters"] if page["file"] in PRINTED]
+    if not WHOLE_BOOK:
+        for part in toc["parts"]:
+            part["chapters"] = [one for one in part["chapters"] if one["file"] in PRINTED]
     (root / "_toc.yml").write_text(yaml.safe_dump(toc), "utf-8")
     return printing.one_page(root, SITE)
 
@@ -113,9 +115,9 @@ def test_nothing_on_paper_is_cut(chromium, book):
     page.set_default_timeout(0)
     page.emulate_media(media="print")
     page.goto((folder / "book.html").as_uri())
-    page.evaluate(printing.TYPESET)
+    page.evaluate(printing.FIT)
     wide = page.evaluate(
-        """() => [...document.querySelectorAll("article :not(mjx-container *)")]
+        """() => [...document.querySelectorAll("article :not(.katex *)")]
           .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
           .map((one) => `${one.closest("article").id}: <${one.tagName}> ${one.textContent.slice(0, 60)}`)"""
     )
@@ -125,7 +127,7 @@ def test_nothing_on_paper_is_cut(chromium, book):
           .map((one) => `${one.closest("article").id}: <${one.tagName} ${one.className}>`)""",
         SHEET,
     )
-    raw = page.locator("mjx-merror").count()
+    raw = page.locator(".katex-error").count()
     distorted = page.evaluate(DISTORTED)
     page.close()
     assert not distorted
@@ -133,7 +135,7 @@ def test_nothing_on_paper_is_cut(chromium, book):
     assert not raw
 
 
-def test_the_solutions_are_printed_behind_their_chapter_and_every_exercise_leads_to_its_own(book):
+def test_the_solutions_are_printed_behind_their_page_and_every_exercise_leads_to_its_own(book):
     assert book.select(".exercise") and not book.select("details:not([open])")
     for exercise in book.select(".exercise"):
         (link,) = exercise.select(".print-to-solution a")
@@ -144,7 +146,7 @@ def test_the_solutions_are_printed_behind_their_chapter_and_every_exercise_leads
 
 def test_a_page_is_printed_dark_on_white_even_from_the_dark_theme(chromium, address):
     page = chromium.new_page(color_scheme="dark")
-    page.goto(f"{address}/book/introduction.html")
+    page.goto(f"{address}/{CHAPTER[0]}.html")
     page.evaluate(
         """addEventListener("beforeprint", () => {
           window.printed = getComputedStyle(document.querySelector("article p")).color;
@@ -165,7 +167,7 @@ def unpacked(tmp_path_factory):
     return (folder / "book").as_uri()
 
 
-@pytest.mark.parametrize("name", ["book/index", "book/linear-models", "book/lists"])
+@pytest.mark.parametrize("name", ["book/index", CHAPTER[1], "book/lists"])
 def test_the_unpacked_archive_can_be_read_from_a_disk(chromium, unpacked, name):
     page = chromium.new_page()
     requests, errors = [], []
@@ -175,7 +177,7 @@ def test_the_unpacked_archive_can_be_read_from_a_disk(chromium, unpacked, name):
     page.goto(f"{unpacked}/{name}.html")
     page.wait_for_load_state("networkidle")
     broken = page.evaluate(SHOW_ALL)
-    assert page.locator("mjx-container").count() or not page.locator(".math").count()
+    assert page.locator(".katex").count() or not page.locator(".math").count()
     page.close()
     assert not [url for url in requests if not url.startswith((unpacked, "data:"))]
     assert not errors and not broken

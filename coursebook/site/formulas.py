@@ -1,0 +1,53 @@
+"""Formulas, which KaTeX sets when the site is built, so that a page needs no script for them.
+
+Sphinx knows the formulas of the text. The formulas of questions stand in the HTML that their cells give.
+"""
+
+import html
+import re
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+from sphinxcontrib.katex import render_latex
+
+# Of a question, as `mlcourse.quiz` writes it
+IN_HTML = r'(<span class="math inline">)\\\((.*?)\\\)(</span>)'
+CLOSING = r"[.,;:!?)\]]+"
+# A longer formula must be able to break on a phone
+SHORT = 30
+
+
+class KeepTogether(SphinxTransform):
+    """Keep a short formula on one line with the bracket before it and the full stop after it."""
+
+    default_priority = 700
+
+    def apply(self):
+        """Put each such formula of the page into a box with what belongs to it."""
+        for formula in list(self.document.findall(nodes.math)):
+            line, place = formula.parent, formula.parent.index(formula)
+            after = line[place + 1] if place + 1 < len(line) else None
+            end = re.match(CLOSING, after) if isinstance(after, nodes.Text) else None
+            if end and len(formula.astext()) <= SHORT:
+                line[place + 1] = nodes.Text(after[end.end() :])
+                before = line[place - 1] if place else None
+                opens = isinstance(before, nodes.Text) and before.endswith(("(", "["))
+                if opens:
+                    line[place - 1] = nodes.Text(before[:-1])
+                parts = [nodes.Text(before[-1])] if opens else []
+                formula.replace_self(
+                    nodes.inline("", "", *parts, formula.deepcopy(), nodes.Text(end[0]), classes=["together"])
+                )
+
+
+def _set_in_html(app, doctree, page):
+    for output in doctree.findall(nodes.raw):
+        if 'class="math inline"' in output.astext():
+            text = re.sub(IN_HTML, lambda one: one[1] + render_latex(html.unescape(one[2])) + one[3], output.astext())
+            output.replace_self(nodes.raw("", text, format="html"))
+
+
+def connect(app):
+    """Let Sphinx set the formulas of questions, after `coursebook.quiz_recall` has copied them."""
+    app.add_transform(KeepTogether)
+    app.connect("doctree-resolved", _set_in_html, priority=600)
