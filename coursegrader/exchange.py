@@ -24,7 +24,7 @@ from coursegrader import GradingError
 from coursegrader.collect import collect_folder, first_of, keep_refusals, of_one_identifier
 from coursegrader.files import write_whole
 from coursegrader.roster import FILE, read_roster
-from coursegrader.submissions import SECRET, read_secret, shown
+from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
 MOST_FOLDERS = 5  # of a student that are tried
@@ -150,8 +150,13 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
             with opened(path, student) as folder:
                 found.setdefault(student, []).append((changed(folder), path))
         except LeftOut as error:
-            with suppress(FileNotFoundError):
-                notes.setdefault(path.lstat().st_uid, []).append(str(error))
+            try:
+                owner = path.lstat().st_uid
+            except FileNotFoundError:
+                continue
+            except OSError:  # a file system that a student mounted there may refuse everybody else, root included
+                owner = student
+            notes.setdefault(owner, []).append(str(error))
     folders = {student: [path for _, path in sorted(some, reverse=True)] for student, some in found.items()}
     return folders, [note for some in notes.values() for note in first_of(some)]
 
@@ -161,8 +166,8 @@ def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:
     found = {}
     for student, path in of_lab(inbound, lab):
         with suppress(LeftOut), opened(path, student) as folder:
-            stems = sorted(Path(name).stem for name in entries(folder) if name.endswith(".ipynb"))[:MOST_NAMES]
-            found.setdefault(student, []).append((changed(folder), read_secret(folder), stems))
+            stems = [Path(name).stem for name in entries(folder) if name.endswith(".ipynb") and is_text(name)]
+            found.setdefault(student, []).append((changed(folder), read_secret(folder), sorted(stems)[:MOST_NAMES]))
     for some in found.values():
         some.sort(key=lambda one: one[0])
     return {student: {secret: stems for _, secret, stems in some if secret} for student, some in found.items()}

@@ -11,7 +11,7 @@ from prose import words_of
 
 PATTERNS = (
     "*.md",
-    "book/*.md",
+    "book/**/*.md",
     "solutions/*.md",
     "data/*.md",
     "mlcourse/**/*.py",

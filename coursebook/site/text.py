@@ -4,7 +4,7 @@ import re
 
 # With what precedes the blank, unless that is code
 PER_CENT = r"<(?:pre|code|script)\b.*?</(?:pre|code|script)>|(\d(?:</span>)?) %"
-# Of sphinxcontrib-bibtex, no longer in the standard
+# In the bibliography, no longer in the standard
 DEPRECATED_ROLE = r' role="doc-biblioentry"| role="list"(?= class="citation-list")'
 
 

@@ -176,6 +176,29 @@ def test_a_folder_whose_files_cannot_be_seen_is_left_out_and_stops_nobody(root, 
     assert "it is no folder that can be read (Permission denied)" in collect(root)
 
 
+def test_a_folder_that_nobody_else_may_look_at_is_named_and_stops_nobody(root, inbound, monkeypatch):
+    """Whoever mounts a file system of their own over their folder shuts out root, too."""
+    mounted = submit(inbound, student="another")
+    submit(inbound)
+    real_open, real_lstat = os.open, Path.lstat
+
+    def opening(path, *rest, **options):
+        if Path(path) == mounted:
+            raise PermissionError(13, "Permission denied")
+        return real_open(path, *rest, **options)
+
+    def looking(path):
+        if path == mounted:
+            raise PermissionError(13, "Permission denied")
+        return real_lstat(path)
+
+    monkeypatch.setattr("coursegrader.exchange.os.open", opening)
+    monkeypatch.setattr(Path, "lstat", looking)
+    said = collect(root)
+    assert f"Left out {mounted.name}" in said and "Permission denied" in said
+    assert collected(root).exists()
+
+
 def test_of_the_folders_in_the_name_of_another_a_few_are_named(root, inbound):
     for number in range(20):
         (inbound / f"nobody+{LAB}+2026-03-02 10:00:00+{number}").mkdir()
@@ -292,6 +315,14 @@ def test_the_feedback_is_released_under_the_name_that_the_notebook_had(root, inb
     said = release_feedback(root, {ME: {"submission_secret.txt": SECRET, "timestamp.txt": "2026-03-02 10:00:00 UTC"}})
     assert "Released the feedback of 1 students" in said
     assert fetched(root, SECRET, "my lab") == fetched(root, SECRET) == f"The page of {ME}"
+
+
+def test_a_notebook_whose_name_is_no_text_stops_the_feedback_of_nobody(root, inbound):
+    folder = submit(inbound)
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.ipynb")).write_text("{}")
+    files = {"submission_secret.txt": SECRET, "timestamp.txt": "2026-03-02 10:00:00 UTC"}
+    assert "Released the feedback of 1 students" in release_feedback(root, {ME: files})
+    assert fetched(root, SECRET) == f"The page of {ME}"
 
 
 @pytest.mark.parametrize("missing", ["timestamp.txt", "submission_secret.txt"])
