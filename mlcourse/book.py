@@ -33,7 +33,7 @@ def address(place: str, root: Path = ROOT, local: bool = True) -> str | None:
     Parameters
     ----------
     place : str
-        Page and anchor, for instance ``"introduction.html#sec-toy-loss"``.
+        Page and anchor, for instance ``"introduction/a-line-and-its-loss.html#sec-toy-loss"``.
     root : pathlib.Path
         The folder of the course, with `site` in its settings.
     local : bool

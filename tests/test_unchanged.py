@@ -31,7 +31,7 @@ def test_labs_that_share_a_course_are_inputs_of_one_another():
     [
         ("coursegrader/sandbox.py", {"grading", "labs", "browser"}),
         ("coursebook/site/lists.py", {"book", "browser"}),
-        ("book/introduction.md", {"book", "browser"}),
+        ("book/introduction/index.md", {"book", "browser"}),
         ("mlcourse/checks.py", {"helper", "book", "grading", "labs", "browser"}),
         ("tests/hostile.yml", {"grading", "labs", "browser"}),
         ("requirements.lock", {"helper", "book", "grading", "labs", "browser"}),
@@ -92,9 +92,9 @@ def test_quick_leaves_out_what_takes_long_and_finds_nothing_wrong_with_nothing_t
 
 
 def test_quick_looks_at_the_lab_and_the_chapter_that_are_not_committed(monkeypatch):
-    monkeypatch.setattr(unchanged, "uncommitted", lambda: {f"solutions/{LAB}.md", "book/introduction.md"})
+    monkeypatch.setattr(unchanged, "uncommitted", lambda: {f"solutions/{LAB}.md", "book/introduction/index.md"})
     tests = "tests/labs/test_answers.py::test_right_answers_keep_every_point[{}]", "source/{0}/{0}.ipynb::Cell 0"
     for test in tests:
         assert unchanged.is_quick(test.format(LAB)) and not unchanged.is_quick(test.format(OTHER))
-    assert unchanged.is_quick("_build/notebooks/introduction.ipynb::Cell 0")
-    assert not unchanged.is_quick("_build/notebooks/linear-models.ipynb::Cell 0")
+    assert unchanged.is_quick("_build/notebooks/introduction/index.ipynb::Cell 0")
+    assert not unchanged.is_quick("_build/notebooks/linear-models/index.ipynb::Cell 0")

@@ -80,13 +80,13 @@ def test_where_the_course_is_missing_the_first_cell_fetches_it_with_its_data_onc
     use = "\nfrom mlcourse import datasets\nprint(datasets.__file__, len(datasets.load_toy_regression('train')[0]))"
     assert "No module named 'mlcourse'" in run(use, elsewhere).stderr
     for _ in range(2):
-        result = run(setup_cell("book/introduction.md").source + use, elsewhere)
+        result = run(setup_cell("book/introduction/index.md").source + use, elsewhere)
         assert result.returncode == 0, result.stderr
         assert result.stdout.startswith(elsewhere["HOME"]) and result.stdout.endswith(" 20\n")
 
 
 def test_where_the_course_is_installed_the_first_cell_does_nothing(elsewhere):
-    code = setup_cell("book/introduction.md").source + "\nimport sys\nprint('subprocess' in sys.modules)"
+    code = setup_cell("book/introduction/index.md").source + "\nimport sys\nprint('subprocess' in sys.modules)"
     result = run(code, {**elsewhere, "PYTHONPATH": f"{elsewhere['PYTHONPATH']}{os.pathsep}{ROOT}"})
     assert (result.stdout, result.stderr) == ("False\n", "") and not os.listdir(elsewhere["HOME"])
 

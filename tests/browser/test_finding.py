@@ -136,7 +136,7 @@ def test_the_page_of_a_lab_has_its_task_without_checks_and_opens_or_downloads_th
 
 def test_a_report_names_page_section_and_version(chromium, address):
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(f"{address}/book/introduction.html")
+    page.goto(f"{address}/book/introduction/outside-the-data.html")
     page.wait_for_load_state("networkidle")
     page.evaluate(SHOW_ALL)
     page.locator("#outside-the-data").evaluate("section => section.scrollIntoView({ behavior: 'instant' })")
@@ -146,7 +146,7 @@ def test_a_report_names_page_section_and_version(chromium, address):
     page.close()
     assert address_of_report.geturl().startswith(f"{REPOSITORY}/issues/new?")
     fields = parse_qs(address_of_report.query)
-    assert "book/introduction.html" in fields["title"][0]
-    assert re.search(r"^Page: book/introduction.html$", fields["body"][0], re.M)
+    assert "book/introduction/outside-the-data.html" in fields["title"][0]
+    assert re.search(r"^Page: book/introduction/outside-the-data.html$", fields["body"][0], re.M)
     assert re.search(r"^Section: 1\.5\.6\. Outside the data \(#outside-the-data\)$", fields["body"][0], re.M)
     assert re.search(f"^Version: {re.escape(mlcourse.__version__)}$", fields["body"][0], re.M)

@@ -4,7 +4,7 @@ import pytest
 
 from mlcourse.book import VARIABLE, address
 
-PLACE = "introduction.html#sec-toy-loss"
+PLACE = "introduction/a-line-and-its-loss.html#sec-toy-loss"
 SITE = '[tool.mlcourse]\nsite = "https://example.org/course/"\n'
 
 

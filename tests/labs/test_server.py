@@ -84,7 +84,7 @@ def test_a_check_says_of_each_exercise_how_far_it_is_and_writes_nothing(address,
     assert second["state"] == "not written yet" and second["problems"] == []
     problem = first["problems"][0]
     assert problem["text"].endswith("that is the sum of the squared errors, not their mean.")
-    assert problem["link"] == f"{address}/mlcourse/site/book/introduction.html#sec-toy-loss"
+    assert problem["link"] == f"{address}/mlcourse/site/book/introduction/a-line-and-its-loss.html#sec-toy-loss"
     assert "file" not in answer and not (course / "hand-in").exists()
 
 
