@@ -1,5 +1,6 @@
 """A Sphinx extension for the book's build, named in ``_config.yml``.
 
+- A page that is no longer in the contents is removed from the site.
 - Sphinx reads a chapter again if it was executed again, and every page if a module of the course or a version changed.
 - In a page, ``{{ times }}`` becomes a table of the times of the last execution of each chapter.
 """
@@ -40,6 +41,12 @@ def setup(app):
             app.env.note_dependency(str(output / RUNS))
             source[0] = source[0].replace(TIMES, table_of_times(read_runs(output)))
 
+    def remove_old(app, error):
+        for path in Path(app.outdir).glob("book/**/*.html"):
+            if not error and path.relative_to(app.outdir).with_suffix("").as_posix() not in app.env.found_docs:
+                path.unlink()
+
     app.connect("source-read", read)
+    app.connect("build-finished", remove_old)
     app.add_config_value("course_fingerprint", "", "env")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

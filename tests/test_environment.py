@@ -9,6 +9,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
+from sphinxcontrib.katex import katex_version
 
 import mlcourse
 from mlcourse.settings import setting
@@ -45,6 +46,11 @@ def test_every_dependency_is_locked_within_its_range_and_with_hashes():
         assert n_hashes > 0, name
     for name, requirement in DEPENDENCIES.items():
         assert all(requirement.specifier.contains(version) for version in versions[name]), name
+
+
+def test_the_style_sheet_of_formulas_is_of_the_version_that_sets_them():
+    style = (ROOT / "book" / "_static" / "katex" / "katex.min.css").read_text("utf-8")
+    assert re.search(r"katex-version:+after{content:\"([\d.]+)\"", style)[1] == katex_version
 
 
 def test_what_students_install_is_part_of_the_whole_and_builds_and_checks_nothing():

@@ -19,8 +19,8 @@ import mlcourse
 from paths import CHAPTER_PAGES, LABS, ROOT
 
 ROOMS = (mlcourse, coursebook, coursegrader)
-# 96 characters of code fit on a page
-CHAPTER_WIDTH = "96"
+# Characters of code that fit on a page
+CHAPTER_WIDTH = "84"
 # Checks of numpydoc: PR for parameters, RT for return values, SS for the summary, GL for the form
 EVERYWHERE = {"PR02", "PR03", "PR05", "PR10", "RT05", "SS01", "SS02", "SS03", "SS04"}
 EVERYWHERE |= {"GL03", "GL05", "GL06", "GL07", "GL08", "GL09", "GL10"}

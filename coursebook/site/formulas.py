@@ -5,16 +5,19 @@ Sphinx knows the formulas of the text. The formulas of questions stand in the HT
 
 import html
 import re
+import tempfile
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
-from sphinxcontrib.katex import render_latex
+from sphinxcontrib.katex import KaTeXServer, render_latex
 
 # Of a question, as `mlcourse.quiz` writes it
 IN_HTML = r'(<span class="math inline">)\\\((.*?)\\\)(</span>)'
 CLOSING = r"[.,;:!?)\]]+"
 # A longer formula must be able to break on a phone
 SHORT = 30
+SECONDS_TO_START = 60
 
 
 class KeepTogether(SphinxTransform):
@@ -47,7 +50,21 @@ def _set_in_html(app, doctree, page):
             output.replace_self(nodes.raw("", text, format="html"))
 
 
+def _start(app):
+    """Start KaTeX behind a port: its own way fails if the file of the socket is there before anybody listens."""
+    folder = Path(tempfile.mkdtemp())
+    KaTeXServer.katex_server = KaTeXServer(folder, *KaTeXServer.start_network_socket(folder, SECONDS_TO_START))
+
+
+def _stop(app, error):
+    """Stop KaTeX, which else runs on, since `coursebook.build` ends without the functions for the exit."""
+    KaTeXServer.katex_server.terminate()
+    KaTeXServer.katex_server = None
+
+
 def connect(app):
     """Let Sphinx set the formulas of questions, after `coursebook.quiz_recall` has copied them."""
+    app.connect("builder-inited", _start, priority=600)
+    app.connect("build-finished", _stop)
     app.add_transform(KeepTogether)
     app.connect("doctree-resolved", _set_in_html, priority=600)
