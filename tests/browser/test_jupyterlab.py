@@ -111,7 +111,8 @@ def test_a_wrong_answer_gets_its_hint_with_a_link_in_the_notebook_and_from_valid
     hint = " ".join(wrong["loses"][CHECK].split())
     student.answer(EXERCISE, wrong["code"])
     assert hint in " ".join(student.check(EXERCISE, CHECK).split())
-    place = f"{address.replace('127.0.0.1', 'localhost')}/mlcourse/site/book/introduction/a-line-and-its-loss.html#sec-toy-loss"
+    page = "book/introduction/a-line-and-its-loss.html#sec-toy-loss"
+    place = f"{address.replace('127.0.0.1', 'localhost')}/mlcourse/site/{page}"
     assert student.page.locator(".jp-Notebook .jp-OutputArea-output").get_by_role("link", name=place).count()
     results = student.press("Validate")
     exercise = results.get_by_role("listitem").filter(has_text="Exercise 1 ·")
