@@ -4,11 +4,16 @@ Sphinx knows the formulas of the text. The formulas of questions stand in the HT
 """
 
 import html
+import os
 import re
+import socket
+import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 from sphinxcontrib.katex import KaTeXServer, render_latex
 
@@ -51,9 +56,24 @@ def _set_in_html(app, doctree, page):
 
 
 def _start(app):
-    """Start KaTeX behind a port: its own way fails if the file of the socket is there before anybody listens."""
-    folder = Path(tempfile.mkdtemp())
-    KaTeXServer.katex_server = KaTeXServer(folder, *KaTeXServer.start_network_socket(folder, SECONDS_TO_START))
+    """Start KaTeX: its own way fails if the file of the socket is there before anybody listens."""
+    if os.name == "nt":
+        KaTeXServer.get()
+        return
+    folder, started = Path(tempfile.mkdtemp()), time.monotonic()
+    command = KaTeXServer.build_command(socket=folder / "socket")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
+    connection = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            connection.connect(str(folder / "socket"))
+            break
+        except (FileNotFoundError, ConnectionRefusedError):
+            if process.poll() is not None or time.monotonic() > started + SECONDS_TO_START:
+                process.kill()
+                raise ExtensionError(f"Node, which sets the formulas, does not start: {' '.join(command)}") from None
+            time.sleep(0.01)
+    KaTeXServer.katex_server = KaTeXServer(folder, process, connection)
 
 
 def _stop(app, error):
