@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import subprocess
+import tempfile
 
 import pytest
 from bs4 import BeautifulSoup
@@ -97,6 +99,25 @@ def test_an_error_ends_the_command_with_one_sentence_and_a_status(monkeypatch):
 ASK = """from mlcourse import quiz
 total = 1 + 1
 quiz.choice("sum", "{question}", ("two", total == 2, "add"), ("three", total == 3, "no"))"""
+
+
+def test_formulas_of_text_and_questions_are_set_when_the_site_is_built_and_nothing_runs_on(course, monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        course.write(text="The slope ($w_1$), and\n\n$$\n\\sqrt{x}\n$$", code=ASK.format(question="Is $z^2$ large?"))
+        page = BeautifulSoup((course.build() / "book" / "index.html").read_text(), "html.parser")
+        running = subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True, check=True).stdout
+    assert {one.get_text(strip=True) for one in page.select("annotation")} == {"w_1", "\\sqrt{x}", "z^2"}
+    assert page.select_one(".together").get_text().startswith("(")
+    assert page.select_one(".quiz .katex") and folder not in running
+
+
+def test_a_page_that_leaves_the_contents_leaves_the_site(two_pages):
+    later = two_pages.build() / "book" / "later.html"
+    assert later.exists()
+    (two_pages.root / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    two_pages.build()
+    assert not later.exists()
 
 
 @pytest.fixture
