@@ -171,6 +171,7 @@ def write_settings(options, instructor):
     """Write the settings of the hub, of nbgrader, and of the JupyterLab of each role."""
     prefix = options.prefix
     (prefix / "state").mkdir(mode=0o700, exist_ok=True)
+    (prefix / "certificates").mkdir(exist_ok=True)
     settings = {
         "instructor": instructor.pw_name,
         "course": str(COURSE),
