@@ -24,9 +24,9 @@ c.ConfigurableHTTPProxy.api_url = f"https://127.0.0.1:{HUB['port'] + 1}"
 c.JupyterHub.hub_bind_url = f"https://127.0.0.1:{HUB['port'] + 2}"
 # Each person's server has a name of its own, so that no page of one acts in the browser as another
 c.JupyterHub.subdomain_host = HUB["address"] or ""
-# Everybody on this machine can take a port on which a server is about to listen, or has just listened. The proxy passes on
-# an answer only if it comes with a certificate for the name that the browser asked for. The hub makes the certificates,
-# its own once for each address.
+# Everybody on this machine can take a port on which a server is about to listen, or has just listened. The proxy passes
+# on an answer only if it comes with a certificate for the name that the browser asked for. The hub makes the
+# certificates, its own once for each address.
 HOST = urlsplit(HUB["address"] or "").hostname
 c.JupyterHub.internal_ssl = True
 c.JupyterHub.internal_certs_location = str(STATE / "certificates" / (HOST or "127.0.0.1"))
