@@ -56,11 +56,13 @@ class CertifiedSpawner(LocalProcessSpawner):
         """
         folder = HERE / "certificates" / self.user.name
         folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
         moved = {what: str(folder / Path(path).name) for what, path in paths.items()}
         shutil.copy(paths["cafile"], moved["cafile"])  # that of all servers
         for what in ("certfile", "keyfile"):
             os.replace(paths[what], moved[what])
-            shutil.chown(moved[what], self.user.name)
+        for path in moved.values():
+            shutil.chown(path, self.user.name)
         return moved
 
 
