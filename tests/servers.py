@@ -32,12 +32,12 @@ def served(runtime, server, log):
     raise TimeoutError(log.read_text())
 
 
-def free_ports(count):
-    """Return the first of so many successive ports that nobody uses.
+def free_ports(count, among=None):
+    """Return the first of so many successive ports that nobody uses, `among` some of them if need be.
 
     Test processes look in different places: a port may be used only minutes after it was chosen.
     """
-    for port in range(18_000 + os.getpid() % 100 * 100, 30_000, 10):
+    for port in among or range(18_000 + os.getpid() % 100 * 100, 30_000, 10):
         with contextlib.ExitStack() as closed:
             try:
                 for number in range(port, port + count):

@@ -5,7 +5,12 @@
 """
 
 import json
+import os
+import shutil
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from jupyterhub.spawner import LocalProcessSpawner
 
 c = get_config()  # noqa: F821 (JupyterHub defines it)
 
@@ -15,10 +20,20 @@ STATE = HERE / "state"
 
 # Only this machine reaches these addresses
 c.JupyterHub.bind_url = f"http://127.0.0.1:{HUB['port']}"
-c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{HUB['port'] + 1}"
-c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{HUB['port'] + 2}"
+c.ConfigurableHTTPProxy.api_url = f"https://127.0.0.1:{HUB['port'] + 1}"
+c.JupyterHub.hub_bind_url = f"https://127.0.0.1:{HUB['port'] + 2}"
 # Each person's server has a name of its own, so that no page of one acts in the browser as another
 c.JupyterHub.subdomain_host = HUB["address"] or ""
+# Everybody on this machine can take a port on which a server is about to listen, or has just listened. The proxy passes
+# on an answer only if it comes with a certificate for the name that the browser asked for. The hub makes the
+# certificates, its own once for each address.
+HOST = urlsplit(HUB["address"] or "").hostname
+c.JupyterHub.internal_ssl = True
+c.JupyterHub.internal_certs_location = str(STATE / "certificates" / (HOST or "127.0.0.1"))
+if HOST:
+    # The hub answers below the names of servers that do not run; each server has its own name alone
+    c.JupyterHub.trusted_alt_names = [f"DNS:*.{HOST}"]
+    c.Spawner.ssl_alt_names = lambda spawner: [f"DNS:{spawner.user.domain}"]
 c.ConfigurableHTTPProxy.command = [str(HERE / "proxy" / "node_modules" / ".bin" / "configurable-http-proxy")]
 c.ConfigurableHTTPProxy.pid_file = str(STATE / "proxy.pid")
 c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
@@ -30,7 +45,28 @@ c.JupyterHub.authenticator_class = "pam"
 c.Authenticator.allowed_users = {HUB["instructor"]}
 c.Authenticator.allowed_groups = {HUB["group"]}
 
-c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
+
+class CertifiedSpawner(LocalProcessSpawner):
+    """Start servers as users of the system, with certificates that stand outside of their homes."""
+
+    async def move_certs(self, paths):
+        """Give a user the files of the certificate, in a folder where only root makes files, and return their paths.
+
+        JupyterHub's own method writes into the home as root, and follows the links that its user put there.
+        """
+        folder = HERE / "certificates" / self.user.name
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+        moved = {what: str(folder / Path(path).name) for what, path in paths.items()}
+        shutil.copy(paths["cafile"], moved["cafile"])  # that of all servers
+        for what in ("certfile", "keyfile"):
+            os.replace(paths[what], moved[what])
+        for path in moved.values():
+            shutil.chown(path, self.user.name)
+        return moved
+
+
+c.JupyterHub.spawner_class = CertifiedSpawner
 c.Spawner.default_url = "/lab"
 c.Spawner.env_keep = ["LANG", "LC_ALL"]
 c.Spawner.start_timeout = 120

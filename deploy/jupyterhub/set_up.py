@@ -28,6 +28,7 @@ ALONE = (
     "Without --address, all servers have one name: a page that a student serves can act as whoever opens it, also as "
     "the instructor. Let nobody else log in before you gave the address, see the page On a JupyterHub."
 )
+PORTS = range(1, 1022)  # each with the next two; every user may take port 1024 and those after it
 UNIT = Path("/etc/systemd/system/mlcourse-hub.service")
 
 
@@ -53,7 +54,8 @@ def parse():
     parser = argparse.ArgumentParser(description="Set up a JupyterHub for one class on this machine.")
     parser.add_argument("instructor", metavar="INSTRUCTOR", help="the user who owns the course and this clone of it")
     parser.add_argument("--group", default="students", help="the group of the users who are students (%(default)s)")
-    parser.add_argument("--port", type=int, default=8000, help="the first of three ports of this machine (%(default)s)")
+    says = "the first of three ports of this machine, which only root may take (%(default)s)"
+    parser.add_argument("--port", type=int, default=800, help=says)
     says = "where programs and settings go (%(default)s)"
     address = (
         "where people will reach the hub, such as https://hub.example.org; their servers get names below it, and the "
@@ -108,6 +110,8 @@ def check(options):
         raise SetUpError(f"there is no user {name}: type adduser {name}, and clone the course as that user") from None
     if options.address and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]+)?", options.address):
         raise SetUpError(f"{options.address} is no address such as https://hub.example.org, without a path")
+    if options.port not in PORTS:
+        raise SetUpError(f"whoever takes port {options.port} before the hub gets its passwords: choose one below 1022")
     if instructor.pw_uid == 0:
         raise SetUpError("the instructor must not be root: make a user for yourself, and clone the course as that user")
     if COURSE.stat().st_uid != instructor.pw_uid:
@@ -171,6 +175,7 @@ def write_settings(options, instructor):
     """Write the settings of the hub, of nbgrader, and of the JupyterLab of each role."""
     prefix = options.prefix
     (prefix / "state").mkdir(mode=0o700, exist_ok=True)
+    (prefix / "certificates").mkdir(exist_ok=True)
     settings = {
         "instructor": instructor.pw_name,
         "course": str(COURSE),

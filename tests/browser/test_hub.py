@@ -56,6 +56,26 @@ TWICE, EMPTY, RENAMED, NO_NOTEBOOK, HOSTILE, NO_TIME, ABSENT = 10, 12, 13, 16, 1
 REFUSED = {BROKEN, EMPTY}
 COLLECTED = set(range(1, 41)) - {NOTHING, NO_NOTEBOOK, ABSENT}
 
+# Answers every request at a port, with a certificate if there are two more words, and prints what it was asked
+TAKE_PORT = """
+import http.server, ssl, sys
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, flush=True)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"a page of somebody else")
+
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer)
+if sys.argv[2:]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*sys.argv[2:])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+
 
 class Person:
     """A user of the system with a password, and a browser in which only this user is logged in."""
@@ -198,7 +218,7 @@ def hub(people, prefix, chromium):
     git = ["git", "-C", course, "-c", "user.name=ivy", "-c", "user.email=ivy@example.org"]
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=The course"]):
         assert ivy.run(*git, *words).returncode == 0
-    port = free_ports(3)
+    port = free_ports(3, range(700, 980, 10))  # only root may take them
     address = f"http://hub.localhost:{port}"  # Chromium finds every name that ends so on this machine
     options = [f"--group={prefix.name}", f"--port={port}", f"--prefix={prefix}", f"--exchange={prefix / 'exchange'}"]
     options.append(f"--address={address}")
@@ -237,6 +257,30 @@ def stop_proxy(prefix):
     pid = prefix / "state" / "proxy.pid"
     if pid.exists():
         os.kill(int(pid.read_text().split()[0]), signal.SIGKILL)
+
+
+@pytest.fixture
+def two_more(people, prefix):
+    """Two more students, of whom nobody is at work yet."""
+    with contextlib.ExitStack() as removed:
+        made = []
+        for name in ("mia", "tom"):
+            made += [Person(people[0].name.replace("ivy", name))]
+            removed.callback(made[-1].remove)
+            subprocess.run(["usermod", "--append", "--groups", prefix.name, made[-1].name], check=True)
+        yield made
+
+
+def port_of(person):
+    """Return the port at which the server of a user will listen, as soon as its process is there."""
+    for _ in range(1000):
+        for process in processes_of(person.name):
+            with contextlib.suppress(OSError):  # it has just ended
+                found = re.search(rb"JUPYTERHUB_SERVICE_URL=\S+?:(\d+)/", Path(f"/proc/{process}/environ").read_bytes())
+                if found:
+                    return int(found[1])
+        time.sleep(0.02)
+    raise TimeoutError(person.name)
 
 
 @pytest.fixture(scope="module")
@@ -425,16 +469,17 @@ def feedback(people, students, regraded, class_of_40, others, formgrader):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("words", "says"),
     [
         ("nobody-of-that-name", "there is no user nobody-of-that-name"),
         ("root", "the instructor must not be root"),
         ("daemon", "does not belong to daemon"),
+        ("daemon --port=1022", "whoever takes port 1022"),
     ],
 )
-def test_the_set_up_refuses_what_cannot_work_and_says_why(machine, tmp_path, name, says):
-    command = ["/usr/bin/python3", ROOT / "deploy" / "jupyterhub" / "set_up.py", name, f"--prefix={tmp_path / 'hub'}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_the_set_up_refuses_what_cannot_work_and_says_why(machine, tmp_path, words, says):
+    set_up = ["/usr/bin/python3", ROOT / "deploy" / "jupyterhub" / "set_up.py", f"--prefix={tmp_path / 'hub'}"]
+    done = subprocess.run([*set_up, *words.split()], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: ") and says in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "hub").exists()
@@ -445,6 +490,37 @@ def test_only_the_instructor_and_students_get_in(people, hub, chromium):
     eve.log_in(chromium, hub)
     eve.page.get_by_text("not allowed").or_(eve.page.get_by_text("Invalid")).first.wait_for()
     assert "/hub/login" in eve.page.url
+
+
+def test_who_takes_the_port_of_a_server_that_starts_gets_no_page_to_its_user(two_more, hub, prefix, chromium, tmp_path):
+    victim, attacker = two_more
+    attacker.log_in(chromium, hub)
+    attacker.page.locator(".jp-Launcher").wait_for()
+    own_certificate = sorted((prefix / "certificates").glob(f"{attacker.name}/user-*"))
+    victim.log_in(chromium, hub)
+    command = ["runuser", "-u", attacker.name, "--", "/usr/bin/python3", "-c", TAKE_PORT]
+    asked = tmp_path / "asked"
+    with asked.open("w") as file:
+        command += [str(port_of(victim)), *own_certificate]
+        process = subprocess.Popen(command, stdout=file, stderr=file, cwd="/")
+    try:
+        victim.page.wait_for_url(f"**://{victim.name}.*/user/{victim.name}/**")
+        at_the_server = victim.page.url
+        answer = victim.page.reload()
+    finally:
+        attacker.run("kill", *processes_of(attacker.name))
+        process.wait()
+    assert f"/user/{victim.name}/api" in asked.read_text()  # the hub took it for the server
+    assert f"/user/{victim.name}/\n" not in asked.read_text()
+    assert not answer.ok and "somebody else" not in victim.page.content()
+    launch = victim.page.get_by_role("button", name="Launch Server")
+    for _ in range(120):  # until the hub notices that the server has ended
+        if launch.count():
+            break
+        victim.page.wait_for_timeout(1000)
+        assert "somebody else" not in victim.page.goto(at_the_server).text()
+    launch.click()
+    victim.page.locator(".jp-Launcher").wait_for()
 
 
 def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrader, submitted, people):
