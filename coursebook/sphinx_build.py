@@ -42,9 +42,10 @@ def setup(app):
             source[0] = source[0].replace(TIMES, table_of_times(read_runs(output)))
 
     def remove_old(app, error):
-        for path in Path(app.outdir).glob("book/**/*.html"):
-            if not error and path.relative_to(app.outdir).with_suffix("").as_posix() not in app.env.found_docs:
-                path.unlink()
+        for folder in (Path(app.outdir), Path(app.outdir, "_sources")):
+            for path in [] if error else folder.glob("book/**/*.*"):
+                if path.relative_to(folder).with_suffix("").as_posix() not in app.env.found_docs:
+                    path.unlink()
 
     app.connect("source-read", read)
     app.connect("build-finished", remove_old)

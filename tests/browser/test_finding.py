@@ -43,7 +43,10 @@ def test_search_gives_the_definition_of_a_term_first_and_then_pages(chromium, ad
     anchor = urlsplit(link).fragment
     entry = page_of("book/glossary").find(id=anchor)
     assert entry.find(string=True).strip() == term
-    definition = " ".join(entry.find_next_sibling("dd").get_text().split())
+    definition = entry.find_next_sibling("dd")
+    for formula in definition.select(".katex"):
+        formula.replace_with("\\(")
+    definition = " ".join(definition.get_text().split())
     assert words.startswith(f"Glossary > {term}") and definition.split("\\(")[0] in words
     assert n_results > 1
 
@@ -130,7 +133,8 @@ def test_the_page_of_a_lab_has_its_task_without_checks_and_opens_or_downloads_th
     assert page.h1.get_text().startswith(f"Lab {int(lab[4:6])} · ") and "What is graded." in page.get_text()
     source = read(ROOT / notebook)["cells"]
     titles = re.findall(r"^## (Exercise .+)$", "\n".join(cell["source"] for cell in source), re.M)
-    assert [heading.find(string=True) for heading in page.select("h2") if "Exercise" in heading.text] == titles
+    shown = [heading.find(string=True).replace("’", "'") for heading in page.select("h2") if "Exercise" in heading.text]
+    assert shown == titles
     assert "checks." not in page.get_text()
 
 
@@ -148,5 +152,5 @@ def test_a_report_names_page_section_and_version(chromium, address):
     fields = parse_qs(address_of_report.query)
     assert "book/introduction/outside-the-data.html" in fields["title"][0]
     assert re.search(r"^Page: book/introduction/outside-the-data.html$", fields["body"][0], re.M)
-    assert re.search(r"^Section: 1\.5\.6\. Outside the data \(#outside-the-data\)$", fields["body"][0], re.M)
+    assert re.search(r"^Section: 1\.5\. Outside the data \(#outside-the-data\)$", fields["body"][0], re.M)
     assert re.search(f"^Version: {re.escape(mlcourse.__version__)}$", fields["body"][0], re.M)

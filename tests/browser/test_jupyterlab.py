@@ -29,8 +29,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("student")
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
-    (folder / "book" / "book").mkdir(parents=True)
-    for name in ("index", "introduction"):
+    (folder / "book" / "book" / "introduction").mkdir(parents=True)
+    for name in ("index", "introduction/a-line-and-its-loss"):
         (folder / "book" / "book" / f"{name}.html").write_text("<title>A page of the book</title>")
     for name in LABS[:2]:
         shutil.copytree(ROOT / "labs" / name, folder / "labs" / name)

@@ -13,7 +13,8 @@ from bs4 import BeautifulSoup
 
 from browser import CUT, DISTORTED, SHOW_ALL
 from course import leaks
-from coursegrader.labs import read_lab, secret_lines, squeezed
+from coursegrader.labs import given_text, read_lab, secret_lines, squeezed
+from coursegrader.labs import leaks as found_in
 from paths import CHAPTER_PAGES, LABS, PAGES, PAGES_OF, ROOT
 
 SITE = ROOT / "_build" / "html"
@@ -102,11 +103,12 @@ def test_the_place_in_the_book_that_a_hint_names_exists(pages):
 
 def test_nothing_secret_reaches_the_site():
     chapters = squeezed("\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "book").rglob("*.md")))
+    labs = [read_lab(ROOT / "solutions" / f"{name}.md") for name in LABS]
     secrets = set()
-    for name in LABS:
-        notebook = read_lab(ROOT / "solutions" / f"{name}.md")
+    for notebook in labs:
         secrets |= secret_lines(notebook, "HIDDEN TESTS") | secret_lines(notebook, "MARK SCHEME")
         secrets |= {line for line in secret_lines(notebook, "SOLUTION") if squeezed(line) not in chapters}
+    secrets -= set(found_in(secrets, "\n".join(map(given_text, labs))))  # what another lab gives, which is on the site
     assert len(secrets) > 100 * len(LABS)
     assert leaks(secrets, [path for path in SITE.rglob("*") if path.is_file()]) == []
 
@@ -143,6 +145,7 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
     unseen = page.evaluate(SHOW_ALL)
     page.wait_for_load_state("networkidle")
     unset = page.locator(".katex-error, .math:not(:has(.katex))").count()
+    errors = [*errors]  # axe looks for the style sheets that others import in the wrong place
     distorted, cut, barriers, themes = [], [], [], []
     for width, theme in SCREENS.items():
         page.set_viewport_size({"width": width, "height": 900})
@@ -312,7 +315,8 @@ def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgott
     assert not context.cookies()
     quizzes[0].get_by_role("button", name="Forget it").click()
     assert not verdict_of(quizzes[0]) and (len(quizzes) == 1 or verdict_of(quizzes[1]))
-    quizzes[-1].get_by_role("button", name="Forget all answers").click()
+    if len(quizzes) > 1:
+        quizzes[-1].get_by_role("button", name="Forget all answers").click()
     page.reload(wait_until="networkidle")
     assert not any(map(verdict_of, quizzes))
     context.close()
