@@ -21,6 +21,11 @@ for (const kind of ["pointerdown", "focusin", "click"]) document.addEventListene
 document.querySelector(".search-button-field")?.removeAttribute("aria-label");
 document.querySelector(".search-button-field i")?.setAttribute("aria-hidden", "true");
 
+/* The arrow that unfolds the pages of a chapter says whose pages. */
+for (const arrow of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
+  arrow.setAttribute("aria-label", `Pages of ${arrow.closest("li").querySelector("a").textContent.trim()}`);
+}
+
 /* Paper is white: a page is printed in the light theme, whatever the screen shows. */
 let shown;
 addEventListener("beforeprint", () => {
