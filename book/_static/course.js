@@ -35,10 +35,16 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => { document.documentElement.dataset.theme = shown; });
 
 /* What is wider than its line can be scrolled, also by keyboard. All are measured before any is changed. */
-const formulas = [...document.querySelectorAll(".katex-display")];
+const formulas = [...document.querySelectorAll("article :is(.katex-display, span.math)")];
+const isWide = (one) => {
+  if (one.matches(".katex-display")) return one.scrollWidth > one.clientWidth + 1;
+  const line = one.closest("p, li, dd, td, th, label, legend, figcaption, h1, h2, h3") ?? one.parentElement;
+  return [...one.querySelectorAll(".base")].some((part) => part.offsetWidth > line.clientWidth);
+};
 const reach = () => {
-  const areWide = formulas.map((one) => one.scrollWidth > one.clientWidth + 1);
+  const areWide = formulas.map(isWide);
   formulas.forEach((one, i) => {
+    one.classList.toggle("wide", areWide[i]);
     if (areWide[i]) one.tabIndex = 0;
     else one.removeAttribute("tabindex");
   });
