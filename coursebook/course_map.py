@@ -19,8 +19,8 @@ from mlcourse.student.notebooks import grader, read
 ROOT = Path(__file__).resolve().parents[1]
 OBJECTIVE = r"[A-Z]{2,3}-\d"
 TITLE = r"^\(([\w-]+)\)=\n# (.+)"
-# The line that says how long a page takes, or the end of the card of a chapter that is one page
-MINUTES = r"^(?:\*About|\*\*Reading time:\*\* about) (\d+) minutes\.\*? ?(.*)"
+# The line that says how long a page takes
+MINUTES = r"^\*About (\d+) minutes\.\* ?(.*)"
 LAB_PAGES = "book/labs/"
 
 
@@ -122,7 +122,7 @@ def read_chapter(entry: contents.Entry, root: Path = ROOT) -> Chapter:
         for objective in objectives:
             if objective.name in re.findall(OBJECTIVE, head):
                 objective.exercises.append(exercise)
-    pages = [_read_page(page, texts[page]) for page in entry.below or [entry.page]]
+    pages = [_read_page(page, texts[page]) for page in entry.below]
     return Chapter(label[2], label[1], pages, objectives, labs)
 
 
@@ -257,15 +257,15 @@ def fill(text: str, name: str = "", root: Path = ROOT, labs: Callable[[Path], li
 def setup(app):
     """Fill in pages whenever Sphinx reads them, and read them again if what they say has changed."""
     root, labs = Path(app.srcdir), functools.cache(read_labs)
+    chapters = {entry.page: entry for entry in contents.read_chapters(root)}
     of_all_pages = ("book/index", "book/course-map")
 
     def read(app, name, source):
         if name.startswith("book/"):
             source[0] = fill(source[0], name, root, labs)
-        chapter = next((one for one in contents.read_chapters(root) if one.page == name and one.below), None)
-        for page in chapter.below if chapter else ():
+        for page in chapters[name].below if name in chapters else ():
             app.env.note_dependency(str(root / f"{page}.md"))
-        if chapter or name.startswith(LAB_PAGES):
+        if name in chapters or name.startswith(LAB_PAGES):
             for notebook in root.glob("labs/*/lab-*.ipynb"):
                 app.env.note_dependency(str(notebook))
 

@@ -1,6 +1,6 @@
 """A Sphinx extension for the book's build, named in ``_config.yml``.
 
-- A page that is no longer in the contents is removed from the site.
+- Pages that are no longer in the contents, pictures of earlier builds, and what debuggers read are not on the site.
 - Sphinx reads a chapter again if it was executed again, and every page if a module of the course or a version changed.
 - In a page, ``{{ times }}`` becomes a table of the times of the last execution of each chapter.
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 from coursebook.execution import RUNS, cores, notebook_of, read_runs
 
 TIMES = "{{ times }}"
+# Of the theme: the layout leaves the script out that draws icons once more, and browsers read maps for debuggers alone
+NEVER_LOADED = ("_static/scripts/fontawesome.js", "_static/**/*.map")
 
 
 def table_of_times(runs: dict[str, dict]) -> str:
@@ -42,10 +44,16 @@ def setup(app):
             source[0] = source[0].replace(TIMES, table_of_times(read_runs(output)))
 
     def remove_old(app, error):
-        for folder in (Path(app.outdir), Path(app.outdir, "_sources")):
-            for path in [] if error else folder.glob("book/**/*.*"):
-                if path.relative_to(folder).with_suffix("").as_posix() not in app.env.found_docs:
-                    path.unlink()
+        if error:
+            return
+        site, shown = Path(app.outdir), {name for _, name in app.env.images.values()}
+        old = [path for pattern in NEVER_LOADED for path in site.glob(pattern)]
+        old += [path for path in site.glob("_images/*") if path.name not in shown]
+        for folder in (site, site / "_sources"):
+            pages = [(path, path.relative_to(folder).with_suffix("")) for path in folder.glob("book/**/*.*")]
+            old += [path for path, name in pages if name.as_posix() not in app.env.found_docs]
+        for path in old:
+            path.unlink()
 
     app.connect("source-read", read)
     app.connect("build-finished", remove_old)

@@ -31,10 +31,10 @@ def _change_buttons(app, page, template, context, doctree):
     lab = _lab_of(app, page)
     if notebook and lab:
         shutil.copy(Path(app.srcdir) / lab, Path(app.outdir) / "_sources" / notebook)
+        places = _places(app, lab)
+        buttons = groups["launch-buttons"]["buttons"]
         groups["launch-buttons"]["buttons"] = [
-            button | {"url": address}
-            for button in groups["launch-buttons"]["buttons"]
-            if (address := _places(app, lab).get(button["text"]))
+            button | {"url": places[button["text"]]} for button in buttons if button["text"] in places
         ]
     elif notebook:
         _add_setup_cell(Path(app.outdir) / "_sources" / notebook, f"{page}.md")

@@ -90,16 +90,7 @@ def _add_sizes(app, page, template, context, doctree):
         context["body"] = re.sub(PICTURE, with_size, context["body"])
 
 
-def _remove_old(app, error):
-    """Remove the pictures of earlier builds."""
-    shown = {name for _, name in app.env.images.values()}
-    for picture in Path(app.outdir, "_images").glob("*"):
-        if not error and picture.name not in shown:
-            picture.unlink()
-
-
 def connect(app):
     """Let Sphinx make pictures small when it reads a page, and write their sizes."""
     app.add_transform(SmallPictures)
     app.connect("html-page-context", _add_sizes)
-    app.connect("build-finished", _remove_old)

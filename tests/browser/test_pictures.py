@@ -1,5 +1,6 @@
 """Compressing the pictures changes nothing that a reader sees."""
 
+import gzip
 import io
 import re
 
@@ -38,6 +39,16 @@ def test_a_picture_of_few_colours_gets_a_palette_and_one_of_many_stays_as_it_is(
         path = tmp_path / f"{name}.png"
         Image.fromarray(pixels.astype(np.uint8)).save(path)
         assert np.array_equal(colours(io.BytesIO(pictures.small_picture(path))), pixels)
+
+
+def test_the_site_holds_nothing_large_that_no_page_loads():
+    files = [path for path in (BUILT / "html").rglob("*") if path.is_file()]
+    assert not [path for path in files if path.stat().st_size > 1_000_000]
+    pages = [path for path in files if path.suffix == ".html"]  # with their formulas set, and compressed by a server
+    sizes = [path.stat().st_size for path in {*files} - {*pages}] + [
+        len(gzip.compress(path.read_bytes())) for path in pages
+    ]
+    assert sum(sizes) < 20_000_000
 
 
 def test_every_picture_of_a_cell_has_its_size_so_that_it_keeps_its_place_until_it_is_loaded():
