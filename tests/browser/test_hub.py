@@ -497,6 +497,10 @@ def test_who_takes_the_port_of_a_server_that_starts_gets_no_page_to_its_user(two
     attacker.log_in(chromium, hub)
     attacker.page.locator(".jp-Launcher").wait_for()
     own_certificate = sorted((prefix / "certificates").glob(f"{attacker.name}/user-*"))
+    slowly = victim.home / ".jupyter" / "jupyter_server_config.py"  # the attacker shall be first on a busy machine, too
+    slowly.parent.mkdir()
+    slowly.write_text("import time\n\ntime.sleep(10)\n")
+    shutil.chown(slowly.parent, victim.name)
     victim.log_in(chromium, hub)
     command = ["runuser", "-u", attacker.name, "--", "/usr/bin/python3", "-c", TAKE_PORT]
     asked = tmp_path / "asked"
@@ -507,6 +511,10 @@ def test_who_takes_the_port_of_a_server_that_starts_gets_no_page_to_its_user(two
         victim.page.wait_for_url(f"**://{victim.name}.*/user/{victim.name}/**")
         at_the_server = victim.page.url
         answer = victim.page.reload()
+        for _ in range(60):  # the server finds its port taken, and ends
+            if not processes_of(victim.name):
+                break
+            time.sleep(1)
     finally:
         attacker.run("kill", *processes_of(attacker.name))
         process.wait()
@@ -519,6 +527,7 @@ def test_who_takes_the_port_of_a_server_that_starts_gets_no_page_to_its_user(two
             break
         victim.page.wait_for_timeout(1000)
         assert "somebody else" not in victim.page.goto(at_the_server).text()
+    slowly.unlink()
     launch.click()
     victim.page.locator(".jp-Launcher").wait_for()
 
