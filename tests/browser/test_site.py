@@ -139,11 +139,10 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
     page.on("request", lambda request: requests.add(request.url))
     page.on("console", lambda one: errors.append((one.text, one.location["url"])) if one.type == "error" else None)
     page.on("pageerror", lambda error: errors.append((str(error), "")))
-    page.goto(f"{address}/{name}.html", wait_until="networkidle")
+    page.goto(f"{address}/{name}.html")
     loaded = compressed_bytes(requests)
     too_wide = {"at once": page.evaluate("document.documentElement.scrollWidth") - 320}
     unseen = page.evaluate(SHOW_ALL)
-    page.wait_for_load_state("networkidle")
     unset = page.locator(".katex-error, .math:not(:has(.katex))").count()
     distorted, cut, barriers, themes = [], [], [], []
     for width, theme in SCREENS.items():
@@ -297,7 +296,7 @@ def asking_pages():
 def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgotten(chromium, address, name):
     context = chromium.new_context()
     page = context.new_page()
-    page.goto(f"{address}/book/{name}.html", wait_until="networkidle")
+    page.goto(f"{address}/book/{name}.html")
     page.evaluate(SHOW_ALL)
     # Skip shadow trees: to search them, Playwright walks through all elements of the page each time
     quizzes = page.locator("css:light=fieldset.quiz").all()
@@ -308,7 +307,7 @@ def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgott
         quiz.locator(".quiz-check").click()
         assert "first" in verdict_of(quiz), "no answer yet"
     given = [answer_by_keyboard(page, quiz) for quiz in quizzes]
-    page.reload(wait_until="networkidle")
+    page.reload()
     for quiz, answer in zip(quizzes, given):
         assert given_in(quiz) == answer and "Right." in verdict_of(quiz)
         assert quiz.locator(".quiz-verdict[aria-live=polite]").count() == 1
@@ -317,7 +316,7 @@ def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgott
     assert not verdict_of(quizzes[0]) and (len(quizzes) == 1 or verdict_of(quizzes[1]))
     if len(quizzes) > 1:
         quizzes[-1].get_by_role("button", name="Forget all answers").click()
-    page.reload(wait_until="networkidle")
+    page.reload()
     assert not any(map(verdict_of, quizzes))
     context.close()
 
