@@ -261,11 +261,20 @@ def test_what_is_glued_is_used_and_stands_with_an_assertion(page):
             assert "claim" in cell.tags and "assert " in cell.source, cell.source
 
 
+def checks_many_draws(cell):
+    """Whether a cell runs its claims for many seeds (see `mlcourse.claims`)."""
+    return re.search(r"^@(general|reason)\(", cell.source, re.M)
+
+
 def test_claims_are_asserted_and_folded_away(chapter):
     claims = [cell for cell in chapter.code if "claim" in cell.tags]
     assert len(claims) >= 5
     for cell in claims:
-        assert "hide-cell" in cell.tags and "assert " in cell.source, cell.source
+        assert "hide-cell" in cell.tags and ("assert " in cell.source or checks_many_draws(cell)), cell.source
+    for cell in chapter.code:
+        kinds = set(re.findall(r"^@(general|reason)\(", cell.source, re.M))
+        assert kinds == {"general", "reason"} & set(cell.tags), "name the kind of each claim in the tags of its cell"
+        assert not kinds or "claim" in cell.tags, cell.source
     assert not any("assert " in cell.source for cell in chapter.code if cell.visible), "claims belong into claim cells"
 
 
