@@ -47,9 +47,10 @@ check-links: $(READY)  ## ask every address on other hosts that the course names
 	@$(COURSE) book build
 	@$(PYTHON) tests/links.py
 
-cold: $(READY)  ## run every chapter and lab without a cache, print the times, and try the labs in more ways
+cold: $(READY)  ## run every chapter and lab without a cache, print the times, try claims and labs in more ways
 	@$(COURSE) release --sources
 	@$(COURSE) book cold
+	@$(COURSE) book sweep
 	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/labs/test_validate.py
 	@WHOLE_BOOK=yes $(PYTHON) -m pytest --numprocesses=1 tests/browser/test_printing.py
 	@SECRETS=20 $(PYTHON) -m pytest tests/labs/test_answers.py -k "other_secrets or notebook"

@@ -34,6 +34,7 @@ CODE = (
     "coursebook/quiz_recall.py",
     "coursebook/site/*.py",
     "coursebook/sphinx_build.py",
+    "coursebook/sweep.py",
     "requirements.lock",
 )
 SITE_INPUTS = (
@@ -47,6 +48,7 @@ SITE_INPUTS = (
     "_toc.yml",
     "references.bib",
     "pyproject.toml",
+    "_build/sweep/runs.json",
 )
 # A build creates millions of small objects and frees few, so garbage collection takes most of the time. Freeing all
 # memory at exit takes as long.

@@ -32,6 +32,9 @@ def add_commands(command):
     one = action("serve", serve, "build the site and serve it on this machine")
     one.add_argument("--port", type=int, default=8000, help="the port (default: %(default)s)")
     action("cold", cold, "execute every chapter, and every lab in source/, without a cache, and print their times")
+    one = action("sweep", sweep, "run the claims of pages that hold for many draws with other seeds")
+    one.add_argument("pages", nargs="*", metavar="PAGE", help="a page such as model-selection/index (default: all)")
+    one.add_argument("--seeds", type=int, default=100, help="how many seeds (default: %(default)s)")
     action("pdf", pdf, "print the whole book into _build/book.pdf")
     action("offline", offline, "pack the site into _build/book-offline.zip")
     one = action("diff", diff, "list the numbers and figures that differ from the site of an earlier revision")
@@ -57,6 +60,13 @@ def cold(options):
     from coursebook.build import cold
 
     cold()
+
+
+def sweep(options):
+    """Run the claims for many seeds."""
+    from coursebook.sweep import sweep
+
+    sweep(options.seeds, options.pages)
 
 
 def pdf(options):

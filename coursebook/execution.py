@@ -13,7 +13,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +86,15 @@ def chapters(root: Path) -> list[Run]:
     return found
 
 
-def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
+def execute_what_changed(
+    root: Path,
+    output: Path,
+    log: TextIO,
+    pages: list[Run] | None = None,
+    chosen: Container[str] | None = None,
+    done: Callable[[Run], None] | None = None,
+    **options,
+) -> list[Run]:
     """Bring the cached results of all chapters up to date.
 
     The executed notebooks go to the folder ``notebooks`` of `output`, unless they are there already, and times and
@@ -100,6 +108,14 @@ def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
         Its build folder.
     log : file
         Receives the standard error of the kernels.
+    pages : list of Run, optional
+        The chapters, not executed. The default is those of the site.
+    chosen : container of str, optional
+        The names of those that may be executed. The default is all.
+    done : function, optional
+        Called with each run as soon as it ends without an error.
+    **options
+        Passed to `execute`.
 
     Returns
     -------
@@ -108,8 +124,9 @@ def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
     """
     cache = get_cache(output / CACHE)
     cache.change_cache_limit(CACHED_NOTEBOOKS)
-    pages, before = chapters(root), read_runs(output)
-    stale = [page for page in pages if not _is_valid(_record(cache, page), root)]
+    pages, before = chapters(root) if pages is None else pages, read_runs(output)
+    stale = [page for page in pages if chosen is None or page.name in chosen]
+    stale = [page for page in stale if not _is_valid(_record(cache, page), root)]
     stale.sort(key=lambda page: (-before.get(page.name, {}).get("seconds", float("inf")), -len(str(page.notebook))))
     started = time.time()
 
@@ -117,8 +134,10 @@ def execute_what_changed(root: Path, output: Path, log: TextIO) -> list[Run]:
         inputs = {"python": platform.python_version()} | _hashes(root, [*run.files, LOCK], until=started)
         data = {"execution_seconds": run.seconds, "cpu": run.cpu, "inputs": inputs}
         cache.cache_notebook_bundle(CacheBundleIn(run.notebook, run.name, data=data), False, overwrite=True)
+        if done:
+            done(run)
 
-    execute(stale, root, log, keep)
+    execute(stale, root, log, keep, **options)
     _publish(cache, pages, before, output, {run.name for run in stale})
     return stale
 
@@ -140,6 +159,7 @@ def execute(
     log: TextIO,
     keep: Callable[[Run], None] | None = None,
     environment: dict[str, str] | None = None,
+    **options,
 ) -> None:
     """Execute notebooks on all cores, each in a process of its own, in the order given.
 
@@ -155,18 +175,20 @@ def execute(
         Called with each run as soon as it ends without an error.
     environment : dict, optional
         Variables for the kernels, in addition to those of this process.
+    **options
+        Options of `nbclient.NotebookClient`. The default time limit of a cell is that of ``_config.yml``.
     """
     paths = filter(None, [str(root), os.environ.get("PYTHONPATH")])
     # One thread per kernel: there is already a kernel per core
     variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | (environment or {})
-    timeout = settings(root)["execute"]["timeout"]
+    options = {"timeout": settings(root)["execute"]["timeout"], "record_timing": False} | options
 
     async def all_of_them():
         free = asyncio.Semaphore(cores())
 
         async def one(run):
             async with free:
-                await _execute(run, root, timeout, {"env": variables, "stderr": log})
+                await _execute(run, root, options, {"env": variables, "stderr": log})
                 if keep and not run.error:
                     keep(run)
 
@@ -231,10 +253,8 @@ def _in_a_thread(coroutine):
         loop.close()
 
 
-async def _execute(run, root, timeout, kernel):
-    client = NotebookClient(
-        run.notebook, timeout=timeout, record_timing=False, resources={"metadata": {"path": str(run.folder)}}
-    )
+async def _execute(run, root, options, kernel):
+    client = NotebookClient(run.notebook, resources={"metadata": {"path": str(run.folder)}}, **options)
     started = time.perf_counter()
     try:
         async with client.async_setup_kernel(**kernel):

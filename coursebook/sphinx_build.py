@@ -2,14 +2,16 @@
 
 - Pages that are no longer in the contents, pictures of earlier builds, and what debuggers read are not on the site.
 - Sphinx reads a chapter again if it was executed again, and every page if a module of the course or a version changed.
-- In a page, ``{{ times }}`` becomes a table of the times of the last execution of each chapter.
+- In a page, ``{{ times }}`` becomes a table of the times of the last execution of each chapter, and ``{{ claims }}`` a
+  table of the claims about many draws.
 """
 
 from pathlib import Path
 
 from coursebook.execution import RUNS, cores, notebook_of, read_runs
+from coursebook.sweep import folder_of, page_of_claims, read_last_claims
 
-TIMES = "{{ times }}"
+TIMES, CLAIMS = "{{ times }}", "{{ claims }}"
 # Of the theme: the layout leaves the script out that draws icons once more, and browsers read maps for debuggers alone
 NEVER_LOADED = ("_static/scripts/fontawesome.js", "_static/**/*.map")
 
@@ -42,6 +44,10 @@ def setup(app):
         if TIMES in source[0]:
             app.env.note_dependency(str(output / RUNS))
             source[0] = source[0].replace(TIMES, table_of_times(read_runs(output)))
+        if CLAIMS in source[0]:
+            for path in (output / RUNS, folder_of(output) / RUNS):
+                app.env.note_dependency(str(path))
+            source[0] = source[0].replace(CLAIMS, page_of_claims(read_last_claims(output), Path(app.srcdir)))
 
     def remove_old(app, error):
         if error:

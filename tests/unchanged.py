@@ -29,7 +29,7 @@ SHARED = ("tests/[!t]*.py", "tests/tiny.py")  # the modules in `tests/`, but not
 # The files that the tests of a folder read, in addition to the helper, the modules of `tests/` and of the folder
 READS = {
     "tests/helper": ("labs/", "nbgrader_config.py", "*.yml", "*/__init__.py", "*/commands.py"),
-    "tests/book": SITE,
+    "tests/book": (*SITE, "tests/book/rules.yml"),
     "tests/labs": (*GRADER, ".gitignore"),
     "tests/grading": (*GRADER, "deploy/", "book/on-a-jupyterhub.md", ".ci/setup", ".gitattributes", "*.cff", "LICENSE"),
     "tests/browser": (*SITE, *GRADER, "Makefile", "deploy/", ".ci/setup", ".gitattributes"),
