@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell
 
 from coursebook import BookError, execution
 from coursebook.build import ROOT, failures
-from mlcourse.claims import MIME
+from mlcourse.claims import RESULT
 
 KINDS = {"general", "reason"}
 SEEDS = 'import os\n\nos.environ["MLCOURSE_CLAIM_SEEDS"] = "{}"'
@@ -162,7 +162,8 @@ def page_of_claims(claims: list[Claim], root: Path) -> str:
     rows = ["| claim | must hold | held | fell for the seeds |", "|---|---|---:|---|"]
     for one in claims:
         told = f"{_plain(one.sentence)} ([](#{_section(one, root)}))"
-        rows.append(f"| {told} | {one.kind}, {one.required} | {one.held} | {one.seeds or 'none'} |")
+        held = one.held.replace(" ", "\N{NO-BREAK SPACE}")
+        rows.append(f"| {told} | {one.kind}, {one.required} | {held} | {one.seeds or 'none'} |")
     few = sum(one.seconds is None for one in claims)
     told = f"Of these {len(claims)} claims {few} were not swept as they are now: the table has the draws of their page."
     return "\n".join([*rows, "", told])
@@ -200,7 +201,7 @@ def _say(run):
 
 def _claims(page, notebook):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    return [Claim(page, **output["data"][MIME]) for output in outputs if MIME in output.get("data", {})]
+    return [Claim(page, **output.metadata[RESULT]) for output in outputs if RESULT in output.get("metadata", {})]
 
 
 def _note_seconds(cell, **_):
@@ -208,8 +209,8 @@ def _note_seconds(cell, **_):
     times = cell.metadata.pop("execution")
     busy, idle = (datetime.fromisoformat(times[f"iopub.status.{name}"]) for name in ("busy", "idle"))
     for output in cell.outputs:
-        if MIME in output.get("data", {}):
-            output["data"][MIME]["seconds"] = (idle - busy).total_seconds()
+        if RESULT in output.get("metadata", {}):
+            output.metadata[RESULT]["seconds"] = (idle - busy).total_seconds()
 
 
 def _positions(notebook):

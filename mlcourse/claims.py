@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 FIRST_SEED = 1000  # the pages' own draws have smaller seeds
 SEEDS = int(os.environ.get("MLCOURSE_CLAIM_SEEDS", "3"))
-MIME = "application/vnd.mlcourse.claim+json"
+RESULT = "mlcourse-claim"  # the key of the result in the metadata of the output
 STANDARD_ERRORS = 3
 ENOUGH = 50  # draws that decide about a claim
 # With fewer draws, how improbable so many failures must be, if the claim is true, to refute it
@@ -101,7 +101,8 @@ def _run(kind, claim, at_least):
     counts = f"{SEEDS - len(fell)} of {SEEDS} draws"
     text = f"{kind.capitalize()}, {required}: {sentence} ({counts} here)"
     data = {"kind": kind, "name": claim.__name__, "sentence": sentence, "required": required, "draws": SEEDS}
-    display({MIME: data | {"fell": fell, "refuted": refuted}, "text/plain": text}, raw=True)
+    result = {RESULT: data | {"fell": fell, "refuted": refuted}}
+    display({"text/plain": text}, raw=True, metadata=result)
     if refuted:
         seeds_that_fell = ", ".join(map(str, fell[:10])) or "none"
         raise ClaimError(

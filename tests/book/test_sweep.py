@@ -84,7 +84,7 @@ def course(tmp_path_factory):
 
 def listed(root):
     """Return the claims as the page for maintainers lists them."""
-    return sweep.page_of_claims(sweep.read_last_claims(root / "_build"), root)
+    return sweep.page_of_claims(sweep.read_last_claims(root / "_build"), root).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_false_rules_and_false_reasons_fall_although_the_page_runs(course):

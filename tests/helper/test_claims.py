@@ -53,11 +53,10 @@ def test_a_few_draws_refute_only_what_is_clearly_false(monkeypatch):
         general(on_average=True)(says(lambda draw: [-1.0, -1.1, -0.9][draw]))
 
 
-def test_the_page_shows_the_claim_and_the_sweep_reads_what_it_found(capsys):
+def test_the_page_shows_the_claim_and_how_often_it_held(capsys):
     general(at_least=95)(says(lambda draw: draw != 7))
     shown = capsys.readouterr().out
     assert "General, in at least 95 of 100 draws: The rule holds. (99 of 100 draws here)" in shown
-    assert "'fell': [1007]" in shown
 
 
 @pytest.mark.parametrize(
