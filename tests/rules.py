@@ -17,19 +17,22 @@ from prose import CELL, OPTIONS
 
 DECISIONS = ROOT / "tests" / "book" / "rules.yml"
 MORE = "more|less|larger|smaller|higher|lower|fewer|longer|shorter|better|worse|closer|further|stronger|weaker"
+# These speak of rules wherever they stand in a section with an output, and the others if a number or an output is near
+STRONG = re.compile(
+    r"\b(?:always|never|typically|usually|generally|in general|(?<!plain )as a rule|no matter|each time|tends? to"
+    rf"|(?:grow|rise|fall|shrink|increase|decrease)s? with|the (?:{MORE})\b[^.;]* the (?:{MORE}))\b",
+    re.I,
+)
 WORDS = {
     "general": re.compile(
-        r"\b(?:always|never|typically|usually|generally|in general|(?<!plain )as a rule|whatever|no matter"
-        r"|(?<!without )(?<!than )any(?! (?:two|one|time|more)\b)|(?<!for )every|each time|tends? to"
-        r"|(?:grow|rise|fall|shrink|increase|decrease)s? with"
-        rf"|the (?:{MORE})\b[^.;]* the (?:{MORE}))\b",
+        rf"{STRONG.pattern}|\b(?:whatever|(?<!without )(?<!than )any(?! (?:two|one|time|more)\b)"
+        r"|(?:with|at|on|in|of|by|nearly) every|^every)\b",
         re.I,
     ),
     "reason": re.compile(
         r"\b(?:because|since|due to|owing to|(?:that|which) is why|the (?:cause|reason)|explains)\b", re.I
     ),
 }
-WHAT_IS_DRAWN = re.compile(r"\b(?:every|any)\b", re.I)  # in a caption
 # Front matter, other code, formulas, labels, the lines of directives with their options, tables, and objectives
 NO_SENTENCES = re.compile(
     r"\A---\n.*?^---$|^```.*?^```$|\$\$.*?\$\$|^\([\w-]+\)=$|^:::.*?$|^:[\w-]+:.*?$|^\|.*?$"
@@ -61,35 +64,36 @@ def open_questions(text: str) -> list[Sentence]:
             answered |= {(section, kind) for kind in re.findall(r"^@(general|reason)\(", part, re.M)}
             continue
         for sentence in sentences_of(part):
-            if "…" in sentence or what != "text":
-                words = re.sub(r"`[^`]*`|\*\w+\*", "", sentence)
-                words = WHAT_IS_DRAWN.sub("", words) if what == "caption" else words
+            words = re.sub(r"`[^`]*`|\*\w+\*", "", sentence)
+            if what == "near" or "…" in sentence:
                 asked += [Sentence(sentence, kind, section) for kind, word in WORDS.items() if word.search(words)]
+            elif what in ("caption", "later") and STRONG.search(words):
+                asked.append(Sentence(sentence, "general", section))
     return [one for one in asked if (one.section, one.kind) not in answered]
 
 
 def parts_of(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the section, the kind and the text of each part of a page.
 
-    The kinds are the ``code`` of a cell, a ``caption`` or an alternative text, a ``text``, and a text that is the first
-    after an output that the page ``shows``.
+    The kinds are the ``code`` of a cell, a ``caption`` or an alternative text, and a ``text``; the first text after an
+    output is ``near``, and those after it come ``later``, up to the end of the section.
     """
-    section, shown, end = "", False, 0
+    section, place, end = "", "text", 0
     for cell in [*CELL.finditer(text), None]:
         before = text[end : cell.start() if cell else None]
         for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. |#)", NO_SENTENCES.sub("\n\n", before)):
             if paragraph.startswith("#"):
-                section, shown = paragraph, False
+                section, place = paragraph, "text"
             elif paragraph.strip():
-                yield section, "shows" if shown else "text", paragraph
-                shown = False
+                yield section, place, paragraph
+                place = "later" if place == "near" else place
         if cell:
             options, code = re.match(rf"({OPTIONS.pattern})(.*)", cell[1], re.M | re.S).groups()
             yield section, "code", code
             for caption in re.findall(r"^ +(?:caption|alt): (.*(?:\n {6,}.*)*)", options, re.M):
                 yield section, "caption", caption
-            if not re.search(r"\b(?:claim|quiz|earlier)\b", options):
-                shown = shows(code)
+            if not re.search(r"\b(?:claim|quiz|earlier)\b", options) and shows(code):
+                place = "near"
             end = cell.end()
 
 
