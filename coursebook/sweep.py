@@ -161,7 +161,7 @@ def page_of_claims(claims: list[Claim], root: Path) -> str:
     """
     rows = ["| claim | must hold | held | fell for the seeds |", "|---|---|---:|---|"]
     for one in claims:
-        told = f"{_plain(one.sentence)} ([](#{_section(one, root)}))"
+        told = f"{_plain(one.sentence)} ({_place(one, root)})"
         held = one.held.replace(" ", "\N{NO-BREAK SPACE}")
         rows.append(f"| {told} | {one.kind}, {one.required} | {held} | {one.seeds or 'none'} |")
     few = sum(one.seconds is None for one in claims)
@@ -173,10 +173,11 @@ def _what_it_says(claim):
     return claim.page, claim.name, claim.kind, claim.sentence, claim.required
 
 
-def _section(claim, root):
-    """Return the label of the section of a claim."""
+def _place(claim, root):
+    """Return a link to the section of a claim."""
     text = (root / f"{claim.page}.md").read_text(encoding="utf-8")
-    return LABEL.findall(text.partition(f"def {claim.name}(")[0])[-1]
+    labels = LABEL.findall(text.partition(f"def {claim.name}(")[0])
+    return f"[](#{labels[-1]})" if labels else f"[](/{claim.page}.md)"
 
 
 def _plain(text):

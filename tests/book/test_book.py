@@ -29,6 +29,20 @@ def test_a_cell_that_raises_fails_the_build_again_and_again_until_it_is_mended(c
     assert (course.build() / "book" / "index.html").exists()
 
 
+CLAIM = """from mlcourse.claims import general
+@general(at_least=95)
+def rule(seed):
+    \"\"\"A seed is *always* positive.\"\"\"
+    return seed > 0"""
+
+
+def test_a_claim_and_the_table_of_claims_give_no_warning(course):
+    course.write(text="{{ claims }}", code=CLAIM)
+    page = BeautifulSoup((course.build() / "book" / "index.html").read_text(), "html.parser")
+    assert page.td.get_text() == "A seed is *always* positive. (A page)" and "3\N{NO-BREAK SPACE}of" in page.get_text()
+    assert "General, in at least 95 of 100 draws: A seed" in page.select_one(".cell_output").get_text()
+
+
 def test_references_to_nothing_fail_the_build_and_each_is_named(course):
     texts = {
         "nowhere": "See [](#nowhere).",
