@@ -161,11 +161,15 @@ def page_of_claims(claims: list[Claim], root: Path) -> str:
     """
     rows = ["| claim | must hold | held | fell for the seeds |", "|---|---|---:|---|"]
     for one in claims:
-        told = f"{_plain(one.sentence)} ({_place(one, root)})"
+        claim = f"{_plain(one.sentence)} ({_place(one, root)})"
         held = one.held.replace(" ", "\N{NO-BREAK SPACE}")
-        rows.append(f"| {told} | {one.kind}, {one.required} | {held} | {one.seeds or 'none'} |")
+        rows.append(f"| {claim} | {one.kind}, {one.required} | {held} | {one.seeds or 'none'} |")
     few = sum(one.seconds is None for one in claims)
-    told = f"Of these {len(claims)} claims {few} were not swept as they are now: the table has the draws of their page."
+    told = (
+        f"{few} of these claims were not swept as they are now, so the table has the draws of their page."
+        if few
+        else ""
+    )
     return "\n".join([*rows, "", told])
 
 
