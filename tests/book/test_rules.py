@@ -9,7 +9,7 @@ import rules
 from paths import CHAPTER_PAGES
 
 RULES = rules.read_decisions()
-ANSWERS = {"theorem", "definition", "cited", "this draw", "how it was made"}
+ANSWERS = {"theorem", "definition", "cited", "this draw", "advice", "how it was made"}
 PAGE = """# A page
 
 ## One
