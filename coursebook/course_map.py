@@ -3,7 +3,8 @@
 The chapters' opening cards, the headings of their exercises and the labs define the objectives, the sections that teach
 them and the exercises that check them. In a page, ``{{ chapters }}`` becomes a table of the chapters, ``{{ pages }}`` a
 table of the pages of the chapter that the page opens, ``{{ objectives }}`` lists with links, and ``{{ lab }}`` the task
-of the lab of that name, without its checks. The tests read the same sources through `read_chapters` and `read_labs`.
+of the lab of that name, without its checks. The tables name the questions of each row for ``book/_static/course.js``,
+which shows what the reader has done. The tests read the same sources through `read_chapters` and `read_labs`.
 """
 
 import functools
@@ -21,6 +22,7 @@ OBJECTIVE = r"[A-Z]{2,3}-\d"
 TITLE = r"^\(([\w-]+)\)=\n# (.+)"
 # The line that says how long a page takes
 MINUTES = r"^\*About (\d+) minutes\.\* ?(.*)"
+QUESTION = r"\bquiz\.(?:choice|number)\(\s*\"([\w-]+)\""
 LAB_PAGES = "book/labs/"
 
 
@@ -36,12 +38,17 @@ class Objective:
 
 @dataclass
 class Page:
-    """A page of a chapter: its title and label, the minutes that it takes to read, and whether it can be left out."""
+    """A page of a chapter.
+
+    It has its title and label, the minutes that it takes to read, whether it can be left out, and the names of the
+    questions that it asks, without those that it repeats from earlier chapters.
+    """
 
     title: str
     label: str
     minutes: int
     optional: bool
+    questions: list[str]
 
 
 @dataclass
@@ -58,6 +65,11 @@ class Chapter:
     def minutes(self) -> int:
         """The minutes that it takes to read the chapter."""
         return sum(page.minutes for page in self.pages)
+
+    @property
+    def questions(self) -> list[str]:
+        """The names of the questions that the chapter asks."""
+        return [question for page in self.pages for question in page.questions]
 
 
 @dataclass
@@ -130,7 +142,7 @@ def _read_page(name, text):
     title, minutes = re.search(TITLE, text, re.M), re.search(MINUTES, text, re.M)
     if not (title and minutes):
         raise ValueError(f"{name}.md: a page opens with a labelled title and '*About N minutes.*'")
-    return Page(title[2], title[1], int(minutes[1]), minutes[2].startswith("Optional"))
+    return Page(title[2], title[1], int(minutes[1]), minutes[2].startswith("Optional"), re.findall(QUESTION, text))
 
 
 def _read_lab(path):
@@ -166,9 +178,14 @@ def table_of_chapters(chapters: list[Chapter], labs: list[Lab]) -> str:
         links = ", ".join(f"[{lab.number} · {lab.title}](#lab-{lab.number:02})" for lab in own)
         minutes = sum(lab.minutes for lab in own)
         reading, solving = reading + chapter.minutes, solving + minutes
-        rows.append(f"| [](#{chapter.label}) | {_hours(chapter.minutes)} | {links} | {_hours(minutes)} |")
+        rows.append(f"| {_link(chapter)} | {_hours(chapter.minutes)} | {links} | {_hours(minutes)} |")
     rows.append(f"| **all** | **{_hours(reading)}** | | **{_hours(solving)}** |")
     return "\n".join(rows)
+
+
+def _link(one, note=""):
+    """Return a link to a page or chapter, a note, and the place where ``course.js`` says what the reader has done."""
+    return f'[](#{one.label}){note} <small class="reading" data-questions="{" ".join(one.questions)}"></small>'
 
 
 def _hours(minutes):
@@ -201,9 +218,9 @@ def _points(number):
 
 
 def table_of_pages(chapter: Chapter, labs: list[Lab]) -> str:
-    """Return the pages of a chapter and its labs as a Markdown table, with their minutes."""
-    rows = ["| page | minutes |", "|---|---:|"]
-    rows += [f"| [](#{one.label}){' (optional)' if one.optional else ''} | {one.minutes} |" for one in chapter.pages]
+    """Return the place of the reader's progress, and the pages of a chapter and its labs as a Markdown table."""
+    rows = [":::{div} continue", ":::", "", "| page | minutes |", "|---|---:|"]
+    rows += [f"| {_link(one, ' (optional)' if one.optional else '')} | {one.minutes} |" for one in chapter.pages]
     labels = {f"lab-{lab.number:02}": lab.minutes for lab in labs}
     rows += [f"| [](#{label}) | {labels[label]} |" for label in chapter.labs]
     return "\n".join(rows)

@@ -1,5 +1,7 @@
 """With what tests inspect a page in a browser."""
 
+from axe_playwright_python.sync_playwright import Axe
+
 # Load all lazy pictures. Returns those that failed.
 SHOW_ALL = """async () => {
   for (const image of document.images) image.loading = "eager";
@@ -16,6 +18,20 @@ CUT = """() => [...document.querySelectorAll("main *")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1 && !one.closest(".katex"))
   .filter((one) => ["hidden", "clip"].includes(getComputedStyle(one).overflowX) && one.checkVisibility())
   .map((one) => one.outerHTML.slice(0, 200))"""
+# The width of the page once its scripts have reacted to a change
+NEXT_WIDTH = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
+  .then(() => document.documentElement.scrollWidth)"""
+# Colours change gradually with the theme, and the theme makes what scrolls focusable 0.3 s after a change of width
+SETTLED = """document.getAnimations().every((one) => one.playState !== "running") &&
+  [...document.querySelectorAll(".pst-scrollable-table-container")].every(
+    (one) => one.tabIndex === 0 || one.scrollWidth <= one.clientWidth)"""
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
+
+
+def barriers_of(page):
+    """Return the accessibility barriers that axe finds on a page."""
+    found = Axe().run(page, options=WCAG)
+    return [found.generate_report()] * bool(found.violations_count)
 
 
 def wait_until_loaded(page):

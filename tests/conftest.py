@@ -105,18 +105,23 @@ def bubblewrap():
 
 
 @pytest.fixture(scope="session")
-def chromium():
+def chromium_path():
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not path:
         message = "no Chromium: on Debian and Ubuntu, type: sudo apt-get install chromium"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_path):
     from playwright.sync_api import sync_playwright
 
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     # Axe creates many short-lived objects: with the default heap, it spends a tenth of its time on collecting them
     options.append("--js-flags=--min-semi-space-size=32 --max-semi-space-size=64")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=options)
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=options)
         yield browser
         browser.close()
 

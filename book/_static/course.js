@@ -1,16 +1,41 @@
-/* The one script of the course: links to report, printing, formulas, the sliders of figures, and questions. */
+/* The one script of the course: links to report, printing, formulas, sliders of figures, questions, what was read. */
 "use strict";
 
-/* The link "Report a problem" names the section that the reader is at: the last heading above the middle of the screen. */
-const nameSection = (event) => {
-  const link = event.target.closest?.("a.btn-report-button");
-  if (!link) return;
+/* Answers, and what was read, are kept on this device only (localStorage). A browser may refuse to keep anything: the
+   result is then null, and all else works. */
+const prefix = "mlcourse ";
+const memory = (action) => {
+  try {
+    return localStorage instanceof Storage ? action(localStorage) : null; // otherwise it is that of layout.html
+  } catch {
+    return null;
+  }
+};
+const kept = (key) => memory((store) => store.getItem(prefix + key));
+const keep = (key, value) => memory((store) => store.setItem(prefix + key, value) ?? true);
+const forgetAll = (...kinds) => {
+  const keys = memory((store) => Object.keys(store)) ?? [];
+  for (const key of keys.filter((one) => kinds.some((kind) => one.startsWith(prefix + kind)))) {
+    memory((store) => store.removeItem(key));
+  }
+  dispatchEvent(new Event("storage")); // the browser tells other tabs alone
+};
+
+/* The section that the reader is at: the last heading above the middle of the screen. */
+const section = () => {
   const headings = [...document.querySelectorAll("article :is(h1, h2, h3, h4)")];
   const heading = headings.findLast((one) => one.getBoundingClientRect().top < innerHeight / 2) ?? headings[0];
   const sign = heading.querySelector(".headerlink");
-  const title = heading.textContent.replace(sign?.textContent ?? "", "").trim();
+  return { title: heading.textContent.replace(sign?.textContent ?? "", "").trim(), hash: sign?.hash ?? "" };
+};
+
+/* The link "Report a problem" names the section. */
+const nameSection = (event) => {
+  const link = event.target.closest?.("a.btn-report-button");
+  if (!link) return;
+  const { title, hash } = section();
   const address = new URL(link.href);
-  const body = address.searchParams.get("body").replace(/^Section:.*$/m, () => `Section: ${title} (${sign?.hash ?? ""})`);
+  const body = address.searchParams.get("body").replace(/^Section:.*$/m, () => `Section: ${title} (${hash})`);
   address.searchParams.set("body", body);
   link.href = address;
 };
@@ -97,30 +122,23 @@ for (const figure of document.querySelectorAll("div.explore")) {
   sentence.setAttribute("aria-live", "polite");
 }
 
-/* --- The questions of the book: check an answer, say why, and remember it on this device only (localStorage). --- */
-(() => {
-  const quizzes = [...document.querySelectorAll("fieldset.quiz")];
-  const prefix = "mlcourse ";
+const forgetAnswers = () => {
+  forgets.forEach((one) => one());
+  forgetAll("quiz-", "recall-");
+};
 
-  // A browser may refuse to keep anything: the questions work all the same.
-  const memory = (action) => {
-    try {
-      return action(window.localStorage);
-    } catch {
-      return null;
-    }
-  };
+/* --- The questions of the book: check an answer, say why, and remember it. --- */
+const forgets = (() => {
+  const quizzes = [...document.querySelectorAll("fieldset.quiz")];
 
   const toNumber = (text) => {
     const plain = text.trim().replace(",", ".").replace("−", "-");
     return plain === "" ? NaN : Number(plain);
   };
 
-  const forgets = quizzes.map((quiz) => {
+  return quizzes.map((quiz) => {
     const inputs = [...quiz.querySelectorAll(".quiz-answers input")];
     const isChoice = inputs[0].type === "radio";
-    if (!isChoice) {
-    }
     const buttons = quiz.querySelector(".quiz-buttons");
     const verdict = quiz.querySelector(".quiz-verdict");
     const explanations = [...quiz.querySelectorAll("li[data-key]")];
@@ -167,7 +185,7 @@ for (const figure of document.querySelectorAll("div.explore")) {
       } else {
         say("wrong", "✗ Not right, and none of the usual mistakes. How to get the number stands under “Answer”.");
       }
-      memo.hidden = memory((store) => store.setItem(prefix + quiz.id, answer) ?? true) === null;
+      memo.hidden = keep(quiz.id, answer) === null;
     };
 
     const forget = () => {
@@ -187,14 +205,7 @@ for (const figure of document.querySelectorAll("div.explore")) {
       memo.append(made, " ");
     };
     button("Forget it", forget);
-    button("Forget all answers", () => {
-      forgets.forEach((one) => one());
-      memory((store) =>
-        Object.keys(store)
-          .filter((key) => key.startsWith(prefix + "quiz-") || key.startsWith(prefix + "recall-"))
-          .forEach((key) => store.removeItem(key)),
-      );
-    });
+    button("Forget all answers", forgetAnswers);
 
     quiz.querySelector(".quiz-check").addEventListener("click", check);
     for (const one of inputs) {
@@ -205,7 +216,7 @@ for (const figure of document.querySelectorAll("div.explore")) {
     }
     buttons.hidden = false;
 
-    const remembered = memory((store) => store.getItem(prefix + quiz.id));
+    const remembered = kept(quiz.id);
     const same = inputs.find((one) => !isChoice || one.value === remembered);
     if (remembered !== null && same) {
       isChoice ? (same.checked = true) : (same.value = remembered);
@@ -214,4 +225,98 @@ for (const figure of document.querySelectorAll("div.explore")) {
     verdict.setAttribute("aria-live", "polite"); // only now: what was remembered is not read aloud at every visit
     return forget;
   });
+})();
+
+/* --- What was read: pages of chapters whose end came into view, and the section where the reader was last. --- */
+(() => {
+  const root = new URL(document.documentElement.dataset.content_root, location).pathname;
+  const nameOf = (link) => link.pathname.slice(root.length); // such as book/linear-models/solvers.html
+  const links = [...document.querySelectorAll(".bd-sidebar-primary .toctree-l2 > a")]; // to the pages of all chapters
+  const titles = new Map(links.map((link) => [nameOf(link), link.textContent.trim()]));
+  // A page that opens a chapter, or the book, stands for the pages in its folder, any other for itself
+  const pagesOf = (link) => {
+    const start = nameOf(link).replace(/index\.html$/, "");
+    return [...titles.keys()].filter((page) => page.startsWith(start));
+  };
+  const isRead = (page) => kept(`read-${page}`) !== null;
+  const questionsOf = (row) => row.dataset.questions.split(" ").filter(Boolean);
+
+  const make = (tag, properties, ...parts) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    made.append(...parts);
+    return made;
+  };
+
+  /* What is done, in words; nothing if nothing is. Questions that a chapter repeats from earlier ones do not count. */
+  const progress = (pages, questions) => {
+    const read = pages.filter(isRead).length;
+    const answered = questions.filter((quiz) => kept(`quiz-${quiz}`) !== null).length;
+    if (!read && !answered) return "";
+    const ofQuestions = `${answered} of ${questions.length} question${questions.length > 1 ? "s" : ""} answered`;
+    const ofPages = pages.length > 1 ? `${read} of ${pages.length} pages read` : read && "✓ read";
+    return [ofPages, questions.length && ofQuestions].filter(Boolean).join(", ");
+  };
+
+  /* A link to the place where the reader was, if it is on one of the pages. */
+  const lastPlace = (pages) => {
+    const place = memory(() => JSON.parse(kept("place")));
+    if (!pages.includes(place?.page)) return [];
+    const [then, today] = [place.time, Date.now()].map((time) => new Date(time).setHours(0, 0, 0, 0));
+    const days = Math.round((then - today) / 86_400_000);
+    const day = new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(days, "day"); // such as "yesterday"
+    const title = titles.get(place.page);
+    const words = place.title === title ? title : `${title}, section “${place.title.replace(/^[\d.]+ /, "")}”`;
+    return ["Continue: ", make("a", { href: root + place.page + place.hash }, words), `, read ${day}.`];
+  };
+
+  const box = document.querySelector("div.continue"); // on the first page and at the opening of a chapter
+  const button = (label, forget) => {
+    const onclick = () => {
+      forget();
+      box.prepend(make("p", {}, "Forgotten."));
+      box.focus(); // the button is gone
+    };
+    return make("button", { type: "button", onclick }, label);
+  };
+
+  const show = () => {
+    for (const link of document.querySelectorAll(".bd-sidebar-primary :is(.toctree-l2, .has-children) > a")) {
+      link.querySelector(".read")?.remove();
+      const mark = make("span", { className: "read", role: "img", ariaLabel: "read" }, "✓");
+      if (pagesOf(link).every(isRead)) link.append(mark);
+    }
+    const rows = [...document.querySelectorAll("small.reading")];
+    for (const row of rows) row.textContent = progress(pagesOf(row.closest("td").querySelector("a")), questionsOf(row));
+    if (!box) return;
+    const pages = pagesOf(location);
+    const lines = [lastPlace(pages), [progress(pages, rows.flatMap(questionsOf))]].filter((line) => line[0]);
+    box.tabIndex = -1;
+    box.replaceChildren(...lines.map((line) => make("p", {}, ...line)));
+    if (!lines.length) return;
+    const forgetReading = button("Forget my reading", () => forgetAll("read-", "place"));
+    const forget = button("Forget all answers", forgetAnswers);
+    box.append(make("p", { className: "kept" }, "Kept on this device only. ", forgetReading, " ", forget));
+  };
+  show();
+  addEventListener("storage", show);
+  addEventListener("pageshow", (event) => event.persisted && show()); // back from another page
+
+  const page = nameOf(location);
+  if (!titles.has(page)) return;
+  let timer;
+  const keepPlace = () => {
+    if (!document.hidden) keep("place", JSON.stringify({ page, time: Date.now(), ...section() }));
+  };
+  const keepPlaceSoon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(keepPlace, 300);
+  };
+  keepPlaceSoon();
+  for (const kind of ["scroll", "visibilitychange"]) document.addEventListener(kind, keepPlaceSoon);
+  new IntersectionObserver((entries, observer) => {
+    if (!entries.some((one) => one.isIntersecting)) return;
+    observer.disconnect();
+    keep(`read-${page}`, "yes");
+    show();
+  }).observe(document.querySelector(".prev-next-area"));
 })();

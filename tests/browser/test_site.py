@@ -8,10 +8,9 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 import yaml
-from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 
-from browser import CUT, DISTORTED, SHOW_ALL
+from browser import CUT, DISTORTED, NEXT_WIDTH, SETTLED, SHOW_ALL, barriers_of
 from course import leaks
 from coursegrader.labs import given_text, read_lab, secret_lines, squeezed
 from coursegrader.labs import leaks as found_in
@@ -116,14 +115,6 @@ def test_nothing_secret_reaches_the_site():
 # --- in a real browser ------------------------------------------------------------------------------------------------
 
 
-WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
-# The width of the page once its scripts have reacted to a change
-NEXT_WIDTH = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
-  .then(() => document.documentElement.scrollWidth)"""
-# Colours change gradually with the theme, and the theme makes what scrolls focusable 0.3 s after a change of width
-SETTLED = """document.getAnimations().every((one) => one.playState !== "running") &&
-  [...document.querySelectorAll(".pst-scrollable-table-container")].every(
-    (one) => one.tabIndex === 0 || one.scrollWidth <= one.clientWidth)"""
 PAGE_BYTES = 1_000_000
 
 # Screens, the first of which a page is opened on, each with its theme; axe looks at each theme once
@@ -169,12 +160,6 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
     assert not barriers, "\n".join(barriers)
     assert max(too_wide.values()) <= 0, f"pixels by which the page is wider than the screen: {too_wide}"
     assert everything * 1000 < PAGE_BYTES
-
-
-def barriers_of(page):
-    """Return the accessibility barriers that axe finds on a page."""
-    found = Axe().run(page, options=WCAG)
-    return [found.generate_report()] * bool(found.violations_count)
 
 
 def test_text_that_is_too_pale_is_a_barrier(chromium):
