@@ -289,13 +289,14 @@ const forgets = (() => {
     for (const row of rows) row.textContent = progress(pagesOf(row.closest("td").querySelector("a")), questionsOf(row));
     if (!box) return;
     const pages = pagesOf(location);
-    const lines = [lastPlace(pages), [progress(pages, rows.flatMap(questionsOf))]].filter((line) => line[0]);
+    const done = progress(pages, rows.flatMap(questionsOf));
+    const lines = [lastPlace(pages), done && [done, "."]].filter((line) => line.length);
     box.tabIndex = -1;
     box.replaceChildren(...lines.map((line) => make("p", {}, ...line)));
     if (!lines.length) return;
     const forgetReading = button("Forget my reading", () => forgetAll("read-", "place"));
     const forget = button("Forget all answers", forgetAnswers);
-    box.append(make("p", { className: "kept" }, "Kept on this device only. ", forgetReading, " ", forget));
+    box.append(make("p", { className: "kept" }, "This is kept on this device only. ", forgetReading, " ", forget));
   };
   show();
   addEventListener("storage", show);
