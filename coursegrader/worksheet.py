@@ -7,6 +7,7 @@ the roster, at the end of the identifier for others. Which columns Moodle reads 
 """
 
 import io
+import itertools
 import re
 import zipfile
 from collections import Counter
@@ -26,8 +27,12 @@ from coursegrader.standing import classes, refuse_unfinished
 from coursegrader.submissions import check_timestamp, read_timestamp, shown
 from coursegrader.tables import cell, for_moodle
 
-# As PHP writes and reads it: in quotation marks, a backslash escapes the next character
-FIELD = re.compile(r'(?P<text>"(?:\\.|[^"\\]|"")*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
+# A field as RFC 4180 has it and as Moodle's spreadsheet library writes it, and one as PHP reads it, which also wrote it
+# before: in quotation marks, a backslash escapes the next character
+FIELDS = [
+    re.compile(rf'(?P<text>"(?:{inside})*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
+    for inside in (r'[^"]|""', r'\\.|[^"\\]|""')
+]
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
 MODIFIED = "Last modified (submission)"
 # Moodle's `strftimedaydatetime` in English and in its American variant, with 12 and with 24 hours
@@ -265,24 +270,36 @@ def _read(worksheet):
 
 def _rows(text, worksheet):
     """Return the rows of a CSV as lists of fields, each a list of its text as written and of what ends it."""
-    rows, row, at, begin = [], [], 0, 0
-    text, mark = text.removeprefix("\ufeff"), text[:1] if text.startswith("\ufeff") else ""
+    mark, text = text[:1] if text.startswith("\ufeff") else "", text.removeprefix("\ufeff")
+    (plain, plain_fits), (of_php, php_fits) = (_reading(text, field) for field in FIELDS)
+    if not (plain_fits or php_fits):
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(plain, of_php, strict=False))
+        begin = len("".join(part for row, _ in same for field in row for part in field))
+        raise GradingError(_broken(text, begin, worksheet))
+    rows = plain if plain_fits else of_php
+    if not rows:
+        raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
+    for field in itertools.chain(*rows) if plain_fits else ():
+        if '\\"' in field[0]:  # which Moodle would misread
+            field[0] = _quoted(_plain(field))
+    rows[0][0][0] = mark + rows[0][0][0]
+    return rows
+
+
+def _reading(text, field):
+    """Return the rows of a CSV up to the first that does not fit, and whether all fit."""
+    rows, row, at = [], [], 0
     while at < len(text):
-        if not (found := FIELD.match(text, at)):
-            raise GradingError(_broken(text, begin, worksheet))
+        if not (found := field.match(text, at)):
+            return rows, False
         row.append([found["text"], found["end"]])
         at = found.end()
         if found["end"] != ",":
             if rows and row != [["", found["end"]]] and len(row) != len(rows[0]):
-                raise GradingError(_broken(text, begin, worksheet))
+                return rows, False
             rows.append(row)
-            row, begin = [], at
-    if row:
-        rows.append([*row, ["", ""]])
-    if not rows:
-        raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
-    rows[0][0][0] = mark + rows[0][0][0]
-    return rows
+            row = []
+    return ([*rows, [*row, ["", ""]]] if row else rows), True
 
 
 def _broken(text, begin, worksheet):
