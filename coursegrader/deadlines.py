@@ -21,6 +21,7 @@ and a changed file takes effect with the next `mlcourse grade`, `report`, `feedb
 """
 
 import math
+import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -389,5 +390,5 @@ def lateness(
         free=free,
         points=score,
         penalty=max(0, min(score, notebook.late_submission_penalty or 0)),
-        canvas=(root / "submitted" / student / lab / LATE_IN_CANVAS).exists(),
+        canvas=os.path.exists(root / "submitted" / student / lab / LATE_IN_CANVAS),  # also where nobody may look
     )

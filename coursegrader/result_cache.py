@@ -96,14 +96,15 @@ class ResultCache:
     def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
         """Return the stored result of a notebook with these words of the secret, or None."""
         try:
-            return json.loads(self._path(cells, words).read_text(encoding="utf-8"))
+            return json.loads(self._path(cells, words).read_text("utf-8", "surrogatepass"))
         except (OSError, ValueError):
             return None
 
     def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
         """Store a result and return it. A result that a time limit decided is not stored: a second run may differ."""
         if not result["late"]:
-            write_whole(self._path(cells, words), json.dumps(result))
+            text = json.dumps(result, ensure_ascii=False)  # escaped, a character of 4 bytes takes 12
+            write_whole(self._path(cells, words), text, errors="surrogatepass")
         return result
 
     def _path(self, cells, words):
@@ -151,8 +152,12 @@ def not_graded(lab: str, root: Path) -> Iterator[str]:
     """Yield the students whose present submission was not graded."""
     for folder in (root / "submitted").glob(f"*/{lab}"):
         student = folder.parent.name
-        autograded = read_autograded(lab, student, root)
-        if autograded is None or autograded.handed_in != handed_in(student, lab, root):
+        try:
+            autograded = read_autograded(lab, student, root)
+            graded = autograded and autograded.handed_in == handed_in(student, lab, root)
+        except OSError:  # it may not be read any more
+            graded = False
+        if not graded:
             yield student
 
 

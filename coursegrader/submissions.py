@@ -33,6 +33,7 @@ from mlcourse.student.notebooks import HAND_IN
 
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
+MAX_LISTS = 1_000_000  # and objects of its JSON
 MAX_NOTEBOOKS = 100  # that are opened if none has the name of the lab
 MAX_CHARACTERS = 500_000  # in all cells: longer notebooks take minutes to show
 MAX_PICTURES = 200  # in all cells
@@ -160,6 +161,8 @@ def _document(content, repairs):
         text, expected = content.decode(encoding), "JSON"
     except UnicodeDecodeError:
         text, expected = content.decode(encoding, errors="replace"), "text in UTF-8"
+    if text.count("[") + text.count("{") > MAX_LISTS:  # each takes some sixty times its size in memory
+        raise _Refusal("The file is not a notebook: it is nested too deeply, or holds too many lists.")
     try:
         document = json.loads(text)
     except RecursionError:

@@ -11,7 +11,7 @@ from traitlets.config import Config
 
 from classroom import Classroom
 from course import ATTACK, LiveParts
-from coursegrader import GradingError
+from coursegrader import GradingError, result_cache
 from coursegrader.people import Person
 from coursegrader.report import item_analysis, write_report, write_term_report
 from coursegrader.similarity import SimilarPairs, similar_pairs, tokens
@@ -187,6 +187,16 @@ def test_a_notebook_with_senseless_notes_is_reported(small, known):
     small.write_autograded(LAB, "ada", {"mean": "\ud800 = '\x00'"}, {"mean-1": "\ud800"}, **known)
     page = write_report(LAB, small.root, small.gradebook).read_text("utf-8")
     assert "do not say how long" in page and "\x1b" not in page
+
+
+def test_a_submission_that_may_not_be_read_any_more_is_not_graded_and_the_report_goes_on(classroom, monkeypatch):
+    def refuse(student, *_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(result_cache, "handed_in", refuse)
+    (classroom.root / "submitted" / "eve" / LAB).mkdir(parents=True, exist_ok=True)
+    assert "eve" in result_cache.not_graded(LAB, classroom.root)
+    write_report(LAB, classroom.root, classroom.gradebook)
 
 
 def test_a_lone_submission_that_was_not_graded_yet_is_said_to_be(small):
