@@ -8,7 +8,7 @@ STUDENT_READY := $(VENV)/ready-for-labs
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
 	--upgrade --quiet
 
-.PHONY: help serve book pdf offline test check cold diff-site check-links bench lab labs lock test-versions clean
+.PHONY: help serve book pdf offline site test check cold diff-site check-links bench lab labs lock test-versions clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -25,6 +25,9 @@ pdf: $(READY)  ## print the whole book into _build/book.pdf
 
 offline: $(READY)  ## pack the site into _build/book-offline.zip, for readers without a network
 	@$(COURSE) book offline
+
+site: $(READY)  ## write the site to publish into _build/site, with the PDF and the archive to download
+	@$(COURSE) book site
 
 # One thread per worker: there is already a worker per core
 test: export OMP_NUM_THREADS = 1

@@ -37,6 +37,7 @@ def add_commands(command):
     one.add_argument("--seeds", type=int, default=100, help="how many seeds (default: %(default)s)")
     action("pdf", pdf, "print the whole book into _build/book.pdf")
     action("offline", offline, "pack the site into _build/book-offline.zip")
+    action("site", site, "write the site to publish into _build/site, with the PDF and the archive to download")
     one = action("diff", diff, "list the numbers and figures that differ from the site of an earlier revision")
     one.add_argument("revision", metavar="REVISION", help="a commit, branch or tag")
 
@@ -81,6 +82,13 @@ def offline(options):
     from coursebook.printing import pack_site
 
     pack_site()
+
+
+def site(options):
+    """Write the site to publish."""
+    from coursebook.printing import complete_site
+
+    complete_site()
 
 
 def diff(options):

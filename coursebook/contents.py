@@ -1,6 +1,7 @@
 """The contents of the book, ``_toc.yml``: its parts, their chapters, and the pages of each chapter in order.
 
-A chapter is a page with sections: its opening and the pages that a reader goes through one by one.
+A chapter is a page with sections: its opening and the pages that a reader goes through one by one. The pages in the
+folder ``book/maintainers`` are on the site, but not in the contents: neither the sidebar nor the PDF has them.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+MAINTAINERS = "book/maintainers"
 
 
 @dataclass
@@ -53,8 +55,13 @@ def read_chapters(root: Path = ROOT) -> list[Entry]:
 
 
 def read_pages(root: Path = ROOT) -> list[str]:
-    """Return the names of all pages in order, the first page of the book first."""
+    """Return the names of all pages of the contents in order, the first page of the book first."""
     return [_read(root)["root"], *(page for part in read_parts(root) for one in part.entries for page in one.pages)]
+
+
+def read_maintainers_pages(root: Path = ROOT) -> list[str]:
+    """Return the names of the pages for those who change the book."""
+    return [f"{MAINTAINERS}/{path.stem}" for path in sorted((root / MAINTAINERS).glob("*.md"))]
 
 
 def _read(root: Path) -> dict:

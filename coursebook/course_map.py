@@ -1,10 +1,11 @@
 """Fill in what pages say of others, from its sources: a Sphinx extension, named in ``_config.yml``.
 
 The chapters' opening cards, the headings of their exercises and the labs define the objectives, the sections that teach
-them and the exercises that check them. In a page, ``{{ chapters }}`` becomes a table of the chapters, ``{{ pages }}`` a
-table of the pages of the chapter that the page opens, ``{{ objectives }}`` lists with links, and ``{{ lab }}`` the task
-of the lab of that name, without its checks. The tables name the questions of each row for ``book/_static/course.js``,
-which shows what the reader has done. The tests read the same sources through `read_chapters` and `read_labs`.
+them and the exercises that check them. In a page, ``{{ hours of LABEL }}`` becomes the time that a chapter and its labs
+take (``all``: all of them), ``{{ pages }}`` a table of the pages of the chapter that the page opens,
+``{{ objectives }}`` lists with links, and ``{{ lab }}`` the task of the lab of that name, without its checks. The first
+two name the questions of a chapter or page for ``book/_static/course.js``, which shows what the reader has done. The
+tests read the same sources through `read_chapters` and `read_labs`.
 """
 
 import functools
@@ -24,6 +25,7 @@ TITLE = r"^\(([\w-]+)\)=\n# (.+)"
 MINUTES = r"^\*About (\d+) minutes\.\* ?(.*)"
 QUESTION = r"\bquiz\.(?:choice|number)\(\s*\"([\w-]+)\""
 LAB_PAGES = "book/labs/"
+HOURS = r"\{\{ hours of ([\w-]+) \}\}"
 
 
 @dataclass
@@ -168,24 +170,32 @@ def _read_lab(path):
     return Lab(int(title[1]), title[2], int(minutes[1]), [one for one in exercises if one.cells])
 
 
-def table_of_chapters(chapters: list[Chapter], labs: list[Lab]) -> str:
-    """Return the path through the course as Markdown: chapters, labs, and the hours of each."""
-    by_label = {f"lab-{lab.number:02}": lab for lab in labs}
-    rows = ["| chapter | to read | labs | to solve |", "|---|---|---|---|"]
-    reading = solving = 0
-    for chapter in chapters:
-        own = [by_label[label] for label in chapter.labs]
-        links = ", ".join(f"[{lab.number} · {lab.title}](#lab-{lab.number:02})" for lab in own)
-        minutes = sum(lab.minutes for lab in own)
-        reading, solving = reading + chapter.minutes, solving + minutes
-        rows.append(f"| {_link(chapter)} | {_hours(chapter.minutes)} | {links} | {_hours(minutes)} |")
-    rows.append(f"| **all** | **{_hours(reading)}** | | **{_hours(solving)}** |")
-    return "\n".join(rows)
+def hours_of(label: str, chapters: list[Chapter], labs: list[Lab]) -> str:
+    """Return how long a chapter and its labs take, or all of them if the label is ``all``.
+
+    Raises
+    ------
+    ValueError
+        If no chapter has this label.
+    """
+    of_label = [chapter for chapter in chapters if label in (chapter.label, "all")]
+    if not of_label:
+        raise ValueError(f"hours of {label}: no chapter has this label")
+    own = [lab for chapter in of_label for lab in labs if f"lab-{lab.number:02}" in chapter.labs]
+    reading, solving = sum(chapter.minutes for chapter in of_label), sum(lab.minutes for lab in own)
+    if label == "all":
+        return f"{_hours(reading)} to read, {_hours(solving)} for {len(own)} labs"
+    numbers = f"labs {own[0].number} to {own[-1].number}" if len(own) > 1 else f"lab {own[0].number}"
+    return f"{_hours(reading)} to read, {_hours(solving)} for {numbers} {_progress(of_label[0])}"
 
 
 def _link(one, note=""):
     """Return a link to a page or chapter, a note, and the place where ``course.js`` says what the reader has done."""
-    return f'[](#{one.label}){note} <small class="reading" data-questions="{" ".join(one.questions)}"></small>'
+    return f"[](#{one.label}){note} {_progress(one)}"
+
+
+def _progress(one):
+    return f'<small class="reading" data-questions="{" ".join(one.questions)}"></small>'
 
 
 def _hours(minutes):
@@ -259,9 +269,12 @@ def _with_links(text):
 
 def fill(text: str, name: str = "", root: Path = ROOT, labs: Callable[[Path], list[Lab]] = read_labs) -> str:
     """Return the text of the page of that name with all that stands in double braces filled in."""
-    for place, written in (("chapters", table_of_chapters), ("objectives", list_of_objectives)):
-        if f"{{{{ {place} }}}}" in text:
-            text = text.replace(f"{{{{ {place} }}}}", written(read_chapters(root), labs(root)))
+    if wanted := set(re.findall(HOURS, text)):
+        chapters = read_chapters(root)
+        hours = {label: hours_of(label, chapters, labs(root)) for label in wanted}
+        text = re.sub(HOURS, lambda place: hours[place[1]], text)
+    if "{{ objectives }}" in text:
+        text = text.replace("{{ objectives }}", list_of_objectives(read_chapters(root), labs(root)))
     if "{{ pages }}" in text:
         (entry,) = (one for one in contents.read_chapters(root) if one.page == name)
         text = text.replace("{{ pages }}", table_of_pages(read_chapter(entry, root), labs(root)))

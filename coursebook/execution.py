@@ -31,6 +31,8 @@ from nbformat import read as read_notebook
 from nbformat import write as write_notebook
 from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
 
+from coursebook import contents
+
 CACHE, NOTEBOOKS, RUNS = ".jupyter_cache", "notebooks", "runs.json"
 CACHED_NOTEBOOKS = 400
 LOCK = "requirements.lock"
@@ -72,12 +74,12 @@ def settings(root: Path) -> dict:
 def chapters(root: Path) -> list[Run]:
     """Return the pages of the book that have cells, not executed, in the order of the contents.
 
-    Pages that cannot be read are left out: Sphinx reports them.
+    The pages for maintainers come last. Pages that cannot be read are left out: Sphinx reports them.
     """
     extensions = settings(root).get("parse", {}).get("myst_enable_extensions", [])
     markdown, found = MdParserConfig(enable_extensions=extensions), []
     with contextlib.suppress(MalformedError):
-        for name in parse_toc_yaml(root / "_toc.yml"):
+        for name in [*parse_toc_yaml(root / "_toc.yml"), *contents.read_maintainers_pages(root)]:
             path = root / f"{name}.md"
             text = path.read_text(encoding="utf-8") if path.exists() else ""
             with contextlib.suppress(MystMetadataParsingError):

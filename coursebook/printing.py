@@ -1,4 +1,4 @@
-"""One PDF and one archive of the site: ``mlcourse book pdf`` and ``mlcourse book offline``.
+"""One PDF and one archive of the site: ``mlcourse book pdf``, ``mlcourse book offline`` and ``mlcourse book site``.
 
 Chromium prints the built site, in the order of its contents, with the site's own print style. So formulas, numbers and
 figures are the same on the screen and on paper. Folded content is printed unfolded, and solutions move to the end of
@@ -132,6 +132,58 @@ def pack_site(root: Path = ROOT) -> Path:
                 archive.write(path, Path("book", path.relative_to(site)))
     print(f"Written to {target.relative_to(root)}.")
     return target
+
+
+def complete_site(root: Path = ROOT) -> Path:
+    """Build the site, and offer its PDF and its archive on the first page.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder to publish, ``_build/site``.
+
+    Raises
+    ------
+    BookError
+        If there is no Chromium, or the site cannot be built.
+    """
+    files = {"The whole book as one PDF": print_book(root), "an archive to read without a network": pack_site(root)}
+    target = root / "_build" / "site"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(root / "_build" / "html", target, ignore=shutil.ignore_patterns("reports"))
+    offer(files, target, contents.read_pages(root)[0])
+    print(f"Written to {target.relative_to(root)}.")
+    return target
+
+
+def offer(files: dict[str, Path], site: Path, page: str) -> None:
+    """Put files beside the pages of a site, and links to them in the place of how to make them.
+
+    Parameters
+    ----------
+    files : dict of str to pathlib.Path
+        What each file is, in the order of the sentence, and the file.
+    site : pathlib.Path
+        Changed in place.
+    page : str
+        The name of the page with an element of the class ``downloads``.
+    """
+    path = site / f"{page}.html"
+    html = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+    links = []
+    for name, file in files.items():
+        shutil.copy(file, site)
+        size = f", {file.stat().st_size / 1e6:.0f} MB"
+        links.append(f'<a href="{posixpath.relpath(file.name, posixpath.dirname(page))}" download>{name}</a>{size}')
+    place = html.select_one(".downloads")
+    place.clear()
+    place.append(BeautifulSoup(f"<p>{'; '.join(links)}.</p>", "html.parser"))
+    path.write_text(str(html), encoding="utf-8")
 
 
 def one_page(root: Path, site: Path) -> BeautifulSoup:

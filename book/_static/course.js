@@ -286,7 +286,7 @@ const forgets = (() => {
       if (pagesOf(link).every(isRead)) link.append(mark);
     }
     const rows = [...document.querySelectorAll("small.reading")];
-    for (const row of rows) row.textContent = progress(pagesOf(row.closest("td").querySelector("a")), questionsOf(row));
+    for (const row of rows) row.textContent = progress(pagesOf(row.closest("td, .sd-card").querySelector("a")), questionsOf(row));
     if (!box) return;
     const pages = pagesOf(location);
     const done = progress(pages, rows.flatMap(questionsOf));

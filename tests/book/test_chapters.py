@@ -13,6 +13,7 @@ from paths import CHAPTER_PAGES, CHAPTERS, LABS, PAGES_OF, ROOT
 PAGE_TEXTS = {name: (ROOT / "book" / f"{name}.md").read_text("utf-8") for name in CHAPTER_PAGES}
 CHAPTER_TEXTS = {name: "\n".join(PAGE_TEXTS[page] for page in pages) for name, pages in PAGES_OF.items()}
 CHAPTER_MAP, LAB_MAP = course_map.read_chapters(), course_map.read_labs()
+FIRST_PAGE = (ROOT / "book" / "index.md").read_text("utf-8")
 LAB_TEXTS = {name: (ROOT / "solutions" / f"{name}.md").read_text("utf-8") for name in LABS}
 
 
@@ -166,6 +167,28 @@ def test_a_figure_is_shown_and_no_object_beside_it(page):
     for cell in filter(draws, page.code):
         assert cell.source.endswith("\nplt.show()") or sliders_of(cell), cell.source
     assert not any(cell.source.endswith(";") for cell in page.code), "not every way to run a notebook honours `;`"
+
+
+def test_the_first_page_has_a_card_with_a_picture_and_its_hours_for_every_chapter_in_order():
+    cards = re.findall(r"^:link: (\S+)\n.*?^:::$", FIRST_PAGE.partition("chapter-cards")[2], re.M | re.S)
+    hours = re.findall(r"\{\{ hours of (\S+) \}\}", FIRST_PAGE)
+    labels = [chapter.label for chapter in CHAPTER_MAP]
+    assert cards[: len(labels)] == labels and hours == [*labels, "all"]
+    pictures = re.findall(r"^```\{glue:figure\} \w+\n:alt: (.+)\n```$", FIRST_PAGE, re.M)
+    assert len(pictures) >= len(labels) and all(len(alt) > 60 for alt in pictures)
+
+
+def test_the_page_of_every_lab_shows_a_picture_of_its_own_and_no_code():
+    captions = set()
+    for name in LABS:
+        cells = jupytext.reads((ROOT / "book" / "labs" / f"{name}.md").read_text("utf-8"), fmt="md:myst").cells
+        (cell,) = (cell for cell in cells if cell.cell_type == "code")
+        options = cell.metadata["mystnb"]
+        assert cell.metadata["tags"] == ["remove-input"] and cell.source.endswith("\nplt.show()")
+        assert options["figure"]["name"] == f"fig-{name[:6]}" and len(options["image"]["alt"]) > 60
+        assert not NOT_FROM_THE_COURSE.search(cell.source)
+        captions.add(options["figure"]["caption"])
+    assert len(captions) == len(LABS)
 
 
 NOT_FROM_THE_COURSE = re.compile(

@@ -88,9 +88,15 @@ def test_an_objective_comes_with_the_sections_that_teach_it_and_all_that_checks_
     assert "{numref}`SO-E1`" in second and "Lab 1" not in second
 
 
-def test_the_path_has_the_hours_of_each_chapter_and_of_its_labs(course):
-    text = course_map.fill("{{ chapters }}", root=course)
-    assert "| [](#sec-soils) | 1½ h | [1 · Soils](#lab-01) | ½ h |" in without_progress(text)
+@pytest.mark.parametrize(("label", "labs"), [("sec-soils", "lab 1"), ("all", "1 labs")])
+def test_the_first_page_has_the_hours_of_each_chapter_and_of_its_labs(course, label, labs):
+    text = course_map.fill(f"{{{{ hours of {label} }}}}", root=course)
+    assert without_progress(text) == f"1½ h to read, ½ h for {labs}"
+
+
+def test_hours_of_a_chapter_that_does_not_exist_are_refused(course):
+    with pytest.raises(ValueError, match="hours of sec-snow: no chapter"):
+        course_map.fill("{{ hours of sec-snow }}", root=course)
 
 
 def test_the_pages_of_a_chapter_are_listed_with_their_minutes_and_its_labs(course):
@@ -98,8 +104,8 @@ def test_the_pages_of_a_chapter_are_listed_with_their_minutes_and_its_labs(cours
     assert "| [](#sec-feeling) (optional) | 75 |\n| [](#lab-01) | 40 |" in without_progress(text)
 
 
-@pytest.mark.parametrize(("text", "page"), [("{{ chapters }}", "book/index"), ("{{ pages }}", "book/soils/index")])
-def test_the_tables_name_the_questions_that_a_reader_can_answer(course, text, page):
+@pytest.mark.parametrize(("text", "page"), [("{{ hours of sec-soils }}", "book/index"), ("{{ pages }}", "book/soils/index")])
+def test_cards_and_tables_name_the_questions_that_a_reader_can_answer(course, text, page):
     assert 'data-questions="sand grains"' in course_map.fill(text, page, course)
 
 
@@ -131,4 +137,4 @@ def test_a_source_that_lacks_what_the_map_needs_is_named(course, file, old, new,
     path = course / file
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(ValueError, match=message):
-        course_map.fill("{{ chapters }}", root=course)
+        course_map.fill("{{ hours of all }}", root=course)

@@ -161,6 +161,20 @@ def test_a_page_is_printed_dark_on_white_even_from_the_dark_theme(chromium, addr
     assert max(printed[:3]) < 90 and after == "dark"
 
 
+def test_the_published_site_offers_the_pdf_and_the_archive_and_another_site_does_not(tmp_path):
+    (tmp_path / "site" / "book").mkdir(parents=True)
+    shutil.copy(SITE / "book" / "index.html", tmp_path / "site" / "book")
+    files = {"One PDF": tmp_path / "book.pdf", "an archive": tmp_path / "book.zip"}
+    for file in files.values():
+        file.write_bytes(bytes(2_000_000))
+    path = tmp_path / "site" / "book" / "index.html"
+    assert not BeautifulSoup(path.read_text("utf-8"), "html.parser").select(".downloads a")
+    printing.offer(files, tmp_path / "site", "book/index")
+    place = BeautifulSoup(path.read_text("utf-8"), "html.parser").select_one(".downloads")
+    assert place.get_text() == "One PDF, 2 MB; an archive, 2 MB."
+    assert all((path.parent / link["href"]).resolve().is_file() for link in place.find_all("a"))
+
+
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offline")

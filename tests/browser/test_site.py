@@ -14,7 +14,7 @@ from browser import CUT, DISTORTED, NEXT_WIDTH, SETTLED, SHOW_ALL, barriers_of
 from course import leaks
 from coursegrader.labs import given_text, read_lab, secret_lines, squeezed
 from coursegrader.labs import leaks as found_in
-from paths import CHAPTER_PAGES, LABS, PAGES, PAGES_OF, ROOT
+from paths import CHAPTER_PAGES, LABS, MAINTAINERS_PAGES, PAGES, PAGES_OF, ROOT
 
 SITE = ROOT / "_build" / "html"
 
@@ -29,6 +29,15 @@ def pages():
 def test_every_page_of_the_contents_is_there(pages):
     for name in PAGES:
         assert SITE / f"{name}.html" in pages, name
+
+
+def test_maintainers_find_their_pages_which_are_not_in_the_sidebar(pages):
+    assert MAINTAINERS_PAGES
+    sidebar = [link["href"] for link in pages[SITE / "book" / "index.html"].select(".bd-sidebar-primary a[href]")]
+    assert len(sidebar) > len(PAGES) - 5 and not [link for link in sidebar if "maintainers" in link]
+    links = " ".join(link["href"] for link in pages[SITE / "book" / "for-instructors.html"].select("article a[href]"))
+    for name in MAINTAINERS_PAGES:
+        assert f"{name.removeprefix('book/')}.html" in links
 
 
 def test_every_link_within_the_site_leads_somewhere(pages):
@@ -121,7 +130,7 @@ PAGE_BYTES = 1_000_000
 SCREENS = {320: "dark", 768: "dark", 1440: "light"}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, *MAINTAINERS_PAGES])
 def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_light(
     chromium, address, name, record_property
 ):
@@ -160,6 +169,21 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
     assert not barriers, "\n".join(barriers)
     assert max(too_wide.values()) <= 0, f"pixels by which the page is wider than the screen: {too_wide}"
     assert everything * 1000 < PAGE_BYTES
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_the_first_screen_of_the_book_shows_a_picture_and_the_page_is_short(chromium, address, width, height):
+    page = chromium.new_page(viewport={"width": width, "height": height})
+    page.goto(f"{address}/book/index.html")
+    picture = page.locator("div.explore img").bounding_box()
+    assert picture["y"] + 0.8 * picture["height"] < height and picture["width"] > 300
+    article = page.locator("article").bounding_box()
+    cards = page.locator(".chapter-cards img").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    page.close()
+    assert width < 1000 or article["height"] < 5 * height
+    assert len(cards) > 6 and min(cards) > 110
 
 
 def test_text_that_is_too_pale_is_a_barrier(chromium):
