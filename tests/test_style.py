@@ -44,9 +44,10 @@ def hold(found):
 
 @pytest.fixture(scope="module")
 def notebooks(tmp_path_factory):
-    """Chapters and labs as notebooks, which ruff can read."""
+    """The first page, chapters and labs as notebooks, which ruff can read."""
     root = tmp_path_factory.mktemp("notebooks")
-    for name in [f"book/{page}" for page in CHAPTER_PAGES] + [f"solutions/{lab}" for lab in LABS]:
+    pages = ["index", *CHAPTER_PAGES, *(f"labs/{lab}" for lab in LABS)]
+    for name in [f"book/{page}" for page in pages] + [f"solutions/{lab}" for lab in LABS]:
         path = root / f"{name}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         jupytext.write(jupytext.reads((ROOT / f"{name}.md").read_text("utf-8"), fmt="md:myst"), path)
