@@ -126,10 +126,12 @@ def test_formulas_of_text_and_questions_are_set_when_the_site_is_built_and_nothi
     assert page.select_one(".quiz .katex") and folder not in running
 
 
-def test_a_page_that_leaves_the_contents_leaves_the_site(two_pages):
+def test_a_page_without_a_place_in_the_contents_is_named_and_a_page_that_was_deleted_leaves_the_site(two_pages):
     later = two_pages.build() / "book" / "later.html"
     assert later.exists()
     (two_pages.root / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    assert "book/later.md: WARNING: document isn't included in any toctree" in two_pages.failure()
+    (two_pages.root / "book" / "later.md").unlink()
     two_pages.build()
     assert not later.exists()
 
