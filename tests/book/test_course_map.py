@@ -104,7 +104,9 @@ def test_the_pages_of_a_chapter_are_listed_with_their_minutes_and_its_labs(cours
     assert "| [](#sec-feeling) (optional) | 75 |\n| [](#lab-01) | 40 |" in without_progress(text)
 
 
-@pytest.mark.parametrize(("text", "page"), [("{{ hours of sec-soils }}", "book/index"), ("{{ pages }}", "book/soils/index")])
+@pytest.mark.parametrize(
+    ("text", "page"), [("{{ hours of sec-soils }}", "book/index"), ("{{ pages }}", "book/soils/index")]
+)
 def test_cards_and_tables_name_the_questions_that_a_reader_can_answer(course, text, page):
     assert 'data-questions="sand grains"' in course_map.fill(text, page, course)
 

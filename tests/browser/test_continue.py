@@ -38,7 +38,7 @@ def mark(page, name):
 
 
 def row(page, name):
-    return page.locator(f"article tr:has(a[href*='{name}.html']) .reading")
+    return page.locator(f"article :is(tr, .sd-card):has(a[href*='{name}.html']) .reading")
 
 
 def read(page, base, end=True):
