@@ -12,8 +12,14 @@ from coursebook.execution import RUNS, cores, notebook_of, read_runs
 from coursebook.sweep import folder_of, page_of_claims, read_last_claims
 
 TIMES, CLAIMS = "{{ times }}", "{{ claims }}"
-# Of the theme: the layout leaves the script out that draws icons once more, and browsers read maps for debuggers alone
-NEVER_LOADED = ("_static/scripts/fontawesome.js", "_static/**/*.map")
+# The layout leaves out the scripts of Sphinx's search and the one that draws the theme's icons once more; browsers read
+# maps for debuggers alone
+NEVER_LOADED = (
+    "_static/searchtools.js",
+    "_static/language_data.js",
+    "_static/scripts/fontawesome.js",
+    "_static/**/*.map",
+)
 
 
 def table_of_times(runs: dict[str, dict]) -> str:

@@ -1,4 +1,4 @@
-/* The one script of the course: links to report, printing, formulas, sliders of figures, questions, what was read. */
+/* The one script of every page: links to report, search, printing, formulas, sliders, questions, what was read. */
 "use strict";
 
 /* Answers, and what was read, are kept on this device only (localStorage). A browser may refuse to keep anything: the
@@ -50,6 +50,16 @@ document.querySelector(".search-button-field i")?.setAttribute("aria-hidden", "t
 for (const arrow of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
   arrow.setAttribute("aria-label", `Pages of ${arrow.closest("li").querySelector("a").textContent.trim()}`);
 }
+
+/* The search and its index are loaded when a reader is about to search. */
+const loadSearch = () => {
+  const folder = `${document.documentElement.dataset.content_root}_static/`;
+  for (const name of ["minisearch-7.2.0/index.js", "search-index.js", "search.js"]) {
+    document.head.append(Object.assign(document.createElement("script"), { src: folder + name, async: false }));
+  }
+};
+if (document.querySelector(".bd-search-container")) loadSearch();
+else document.querySelector("#pst-search-dialog").addEventListener("focusin", loadSearch, { once: true });
 
 /* Paper is white: a page is printed in the light theme, whatever the screen shows. */
 let shown;

@@ -1,10 +1,12 @@
 """Search, the lists of figures and pitfalls, and the links to launch notebooks and to report mistakes."""
 
+import json
 import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
+from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 
 import mlcourse
@@ -21,34 +23,197 @@ def page_of(name):
     return BeautifulSoup((SITE / f"{name}.html").read_text("utf-8"), "html.parser")
 
 
-@pytest.mark.parametrize(
-    ("asked", "term"),
-    [
-        ("ridge", "ridge regression"),
-        ("bootstrap", "bootstrap"),
-        ("precision", "precision of a classifier"),
-        ("decision trees", "decision tree"),
-        ("Bias", "bias"),
-        ("nearest neighbour", "nearest neighbours"),
-    ],
-)
-def test_search_gives_the_definition_of_a_term_first_and_then_pages(chromium, address, asked, term):
-    page = chromium.new_page()
-    page.goto(f"{address}/search.html?q={asked}")
-    page.wait_for_selector(".search-summary:has-text('finished')")
-    first = page.locator("ul.search li").first
-    words, link = first.inner_text(), first.locator("a").get_attribute("href")
-    n_results = page.locator("ul.search li").count()
+@pytest.fixture(scope="module")
+def dialog(chromium, address):
+    """The search of an ordinary page, opened by its shortcut."""
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{address}/book/linear-models/solvers.html")
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("#search-results", state="attached")
+    yield page.locator("#pst-search-dialog")
     page.close()
-    anchor = urlsplit(link).fragment
-    entry = page_of("book/glossary").find(id=anchor)
-    assert entry.find(string=True).strip() == term
-    definition = entry.find_next_sibling("dd")
-    for formula in definition.select(".katex"):
-        formula.replace_with("\\(")
-    definition = " ".join(definition.get_text().split())
-    assert words.startswith(f"Glossary > {term}") and definition.split("\\(")[0] in words
-    assert n_results > 1
+
+
+def results(place, asked):
+    """Return the links of the results, in their order, to a question that is typed into the search of a place."""
+    place.locator("input").fill(asked)
+    return [link.get_attribute("href") for link in place.locator("#search-results a").all()]
+
+
+NAMES = {
+    "ridge": "ridge regression",
+    "bootstrap": "bootstrap",
+    "precision": "precision of a classifier",
+    "decision trees": "decision tree",
+    "Bias": "bias",
+    "nearest neighbour": "nearest neighbours",
+    "regularization": "regularisation",
+    "standardi": "standardisation",
+}
+# What environmental scientists and users of R call it
+OTHER_NAMES = {
+    "target variable": "response",
+    "dependent variable": "response",
+    "outcome": "response",
+    "predictor": "feature",
+    "covariates": "feature",
+    "regressor": "feature",
+    "observation": "instance",
+    "model matrix": "design matrix",
+    "hold-out": "holdout",
+    "train test split": "holdout",
+    "tuning parameter": "hyperparameter",
+    "LOOCV": "leave-one-out",
+    "jackknife": "leave-one-out",
+    "spatial CV": "block cross-validation",
+    "spatial autocorrelation": "block cross-validation",
+    "kriging": "nearest neighbours",
+    "kNN": "nearest neighbours",
+    "goodness of fit": "coefficient of determination",
+    "R²": "coefficient of determination",
+    "Nash-Sutcliffe": "coefficient of determination",
+    "RMSE": "mean squared error",
+    "CART": "decision tree",
+    "ROC AUC": "area under the ROC curve",
+    "error matrix": "confusion matrix",
+    "sensitivity": "recall",
+    "user's accuracy": "precision of a classifier",
+    "dummy variable": "one-hot encoding",
+    "factor variable": "categorical feature",
+    "normalisation": "min-max scaling",
+    "z-scores": "standardisation",
+    "EOF": "principal component analysis",
+    "ordination": "multidimensional scaling",
+    "OLS": "linear model",
+    "logit": "logistic regression",
+    "shrinkage": "regularisation",
+    "gap filling": "imputation",
+    "Occam": "law of parsimony",
+}
+
+
+def test_the_definition_of_a_term_is_found_first_and_then_pages_also_by_its_other_names(dialog):
+    entries = {entry.find(string=True).strip(): entry["id"] for entry in page_of("book/glossary").select("dt")}
+    for asked, term in (NAMES | OTHER_NAMES).items():
+        first, *_ = results(dialog, asked)
+        assert urlsplit(first).fragment == entries[term], asked
+        item = dialog.locator("#search-results li").first.inner_text()
+        named, definition = item.split("\n", 1)
+        assert named.endswith(term) and ("here called" in named or ": see" in named) == (asked in OTHER_NAMES), asked
+        assert len(definition) > 20
+    assert len(results(dialog, "ridge")) > 5
+
+
+def test_results_appear_as_one_types_by_page_and_section_with_the_words_marked(dialog):
+    dialog.locator("input").fill("")
+    assert not dialog.locator("#search-results").is_visible()
+    dialog.locator("input").press_sequentially("condition numb")
+    groups = dialog.locator("#search-results section")
+    assert groups.count() > 3
+    titles = [title.inner_text() for title in groups.locator("h2").all()]
+    assert len(set(titles)) == len(titles)
+    for item in groups.locator("li:has(p)").all():
+        assert item.locator("mark").count()
+        marked = {word.lower() for word in item.locator("mark").all_inner_texts()}
+        assert all(word.startswith(("condition", "numb")) for word in marked)
+    status = dialog.get_by_role("status").inner_text()
+    assert status == f"1 definition and {groups.count() - 1} pages."
+
+
+def test_a_page_whose_title_has_the_words_comes_before_those_that_mention_them(dialog):
+    pages = [link for link in results(dialog, "leakage winner") if "#" not in link]
+    assert pages[0].endswith("model-selection/leakage-and-optimism.html")
+
+
+def test_code_is_found_by_its_names_and_formulas_are_readable_in_what_is_shown(dialog):
+    assert any("cross-validation.html" in link for link in results(dialog, "cross_val_score"))
+    assert dialog.locator("#search-results code mark").count()
+    results(dialog, "soft thresholding")
+    text = dialog.locator("#search-results").inner_text()
+    assert "\\" not in text and "Cov(x,y)" in text
+
+
+def test_the_search_says_when_it_finds_nothing_or_not_all_and_where_else_to_look(dialog):
+    links = results(dialog, "xyzzy")
+    assert dialog.get_by_role("status").inner_text() == "Nothing was found for “xyzzy”."
+    assert len(links) == 1 and links[0].endswith("book/glossary.html")
+    assert results(dialog, "xyzzy ridge")
+    assert dialog.get_by_role("status").inner_text().startswith("No section has all of these words.")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_barrier_in_the_results(dialog, theme):
+    page = dialog.page
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+    results(dialog, "target variable")
+    page.wait_for_function("document.getAnimations().every((one) => one.playState !== 'running')")
+    found = Axe().run(page, context="#pst-search-dialog", options={"resultTypes": ["violations"]})
+    assert not found.response["violations"], found.generate_report()
+
+
+def test_the_keyboard_reaches_the_section_that_was_found(chromium, address):
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    requests = []
+    page.on("request", lambda request: requests.append(request.url.rsplit("/")[-1]))
+    page.goto(f"{address}/book/linear-models/index.html", wait_until="networkidle")
+    assert "search-index.js" not in requests  # what is heavy is loaded when a reader is about to search
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("#search-results", state="attached")
+    page.keyboard.press("Escape")
+    assert not page.locator("#pst-search-dialog").is_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("soft thresholding")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp", "ArrowUp"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.name") == "q"
+    links = page.locator("#search-results a").all()
+    place = next(i for i, link in enumerate(links) if "#" in link.get_attribute("href"))
+    for _ in range(place + 1):
+        page.keyboard.press("ArrowDown")
+    target = links[place].evaluate("link => link.href")
+    page.keyboard.press("Enter")
+    page.wait_for_url(target)
+    section = page.locator(f"[id='{urlsplit(target).fragment}']")
+    page.wait_for_selector("article .highlighted")
+    assert section.evaluate("one => { const { top } = one.getBoundingClientRect(); return -5 < top && top < 450; }")
+    assert requests.count("search-index.js") == 1
+    page.close()
+
+
+def test_enter_leads_to_the_search_page_which_has_the_question_in_its_address(chromium, address):
+    page = chromium.new_page()
+    page.goto(f"{address}/book/glossary.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("ridge")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=ridge")
+    page.wait_for_selector("#search-results mark")
+    page.keyboard.type(" housing")
+    assert page.url.endswith("/search.html?q=ridge%20housing")
+    assert page.locator("#search-results a").first.get_attribute("href").endswith("ridge-and-lasso.html")
+    page.close()
+
+
+def test_without_scripts_the_search_page_names_other_ways(chromium, address):
+    page = chromium.new_page(java_script_enabled=False)
+    page.goto(f"{address}/search.html?q=ridge")
+    names = page.locator(".bd-search-container noscript a").all_inner_texts()
+    page.close()
+    assert names == ["glossary", "course map"]
+
+
+def test_every_section_of_every_page_is_in_the_index_but_those_that_repeat_others():
+    script = (SITE / "_static" / "search-index.js").read_text("utf-8")
+    index = json.loads(script.removeprefix("const SEARCH_INDEX = ").removesuffix(";\n"))
+    listed = {(one["page"], one["anchor"]) for one in index["sections"]}
+    for name in PAGES:
+        headings = page_of(name).select("article section > :is(h1, h2, h3, h4)")
+        expected = {(f"{name}.html", "" if one.name == "h1" else one.parent["id"]) for one in headings}
+        repeats = name in ("book/course-map", "book/lists", "book/build-times")
+        assert expected and expected & listed == (set() if repeats else expected), name
+    assert [one["name"] for one in index["terms"]] == [
+        " ".join(one.get_text().removesuffix("#").split()) for one in page_of("book/glossary").select("dt")
+    ]
 
 
 def test_the_search_button_is_called_what_it_shows(chromium, address):
@@ -61,25 +226,17 @@ def test_the_search_button_is_called_what_it_shows(chromium, address):
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_the_letters_that_one_types_into_the_search_are_not_hidden_by_its_icon(chromium, address, width):
+@pytest.mark.parametrize(("name", "place"), [("book/glossary", "dialog"), ("search", ".bd-search-container")])
+def test_the_letters_that_one_types_into_the_search_are_not_hidden_by_its_icon(chromium, address, width, name, place):
     page = chromium.new_page(viewport={"width": width, "height": 800})
-    page.goto(f"{address}/book/glossary.html")
+    page.goto(f"{address}/{name}.html")
     page.keyboard.press("Control+k")
-    field, icon = page.locator("dialog form.bd-search input"), page.locator("dialog form.bd-search i")
+    field, icon = page.locator(f"{place} form.bd-search input"), page.locator(f"{place} form.bd-search i")
     field.wait_for()
     padding = field.evaluate("field => parseFloat(getComputedStyle(field).paddingLeft)")
     text, sign = field.bounding_box()["x"] + padding, icon.bounding_box()
     page.close()
     assert sign["x"] + sign["width"] < text
-
-
-def test_an_excerpt_of_a_page_is_from_its_text(chromium, address):
-    page = chromium.new_page()
-    page.goto(f"{address}/search.html?q=colab")
-    page.wait_for_selector("ul.search p.context")
-    excerpts = page.locator("ul.search p.context").all_inner_texts()
-    page.close()
-    assert not any("Suggest edit" in excerpt for excerpt in excerpts)
 
 
 def test_every_figure_is_listed_with_its_number_caption_and_page():
