@@ -146,7 +146,9 @@
     const group = (title, items) => list.append(make("section", {}, make("h2", {}, title), make("ul", {}, ...items)));
     if (defined.length) group("What the words mean", defined.map(termItem));
     for (const [page, found] of [...pages].slice(0, PAGES)) {
-      group(link({ page, anchor: "" }, titles.get(page)), found.slice(0, SECTIONS_OF_A_PAGE).map(sectionItem));
+      const title = link({ page, anchor: "" }, ...marked(titles.get(page), found[0].found));
+      const best = found.slice(0, SECTIONS_OF_A_PAGE).sort((a, b) => Boolean(a.record.anchor) - Boolean(b.record.anchor));
+      group(title, best.map(sectionItem));
     }
     if (pages.size > PAGES) list.append(make("p", {}, `The first ${PAGES} are shown: another word makes them fewer.`));
     if (words.length && !defined.length && !pages.size) {
@@ -162,11 +164,12 @@
   const form = place.querySelector("form.bd-search");
   const field = form.querySelector("input");
   const output = { status: make("p", { role: "status" }), list: make("div") };
-  place.append(make("div", { id: "search-results" }, output.status, output.list));
+  const found = make("div", { id: "found" }, output.status, output.list);
+  place.append(found);
 
   const update = () => {
     show(field.value.trim(), output);
-    output.list.parentElement.classList.toggle("empty", !field.value.trim());
+    found.hidden = !field.value.trim();
     if (page) history.replaceState(null, "", field.value ? `?q=${encodeURIComponent(field.value)}` : location.pathname);
   };
   if (page) {

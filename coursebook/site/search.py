@@ -145,7 +145,7 @@ def readable(formula) -> str:
         case "mfrac":
             return "/".join(map(_in_brackets, parts))
         case "msup":
-            return parts[0] + ("²" if parts[1] == "2" else f"^{_in_brackets(parts[1])}")
+            return parts[0] + {"2": "²", "⊤": "ᵀ"}.get(parts[1], f"^{_in_brackets(parts[1])}")
         case "munder" | "mover" if parts[1] in "⏟⏞":
             return parts[0]
         case "msub" | "munder":

@@ -31,6 +31,7 @@ def test_a_section_has_what_readers_see_and_where_it_starts():
         ("<mi>x</mi><mo>=</mo><mn>2</mn>", "x = 2"),
         ("<mfrac><mi>a</mi><mrow><mi>n</mi><mo>+</mo><mn>1</mn></mrow></mfrac>", "a/(n + 1)"),
         ("<msup><mi>x</mi><mn>2</mn></msup>", "x²"),
+        ("<msup><mi>X</mi><mi>⊤</mi></msup>", "Xᵀ"),
         ("<msub><mi>x</mi><mi>i</mi></msub>", "x_i"),
         ("<msubsup><mi>σ</mi><mi>i</mi><mn>2</mn></msubsup>", "σ_i^2"),
         ("<mover><mi>y</mi><mo>^</mo></mover>", "y\u0302"),

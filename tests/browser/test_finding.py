@@ -29,7 +29,7 @@ def dialog(chromium, address):
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{address}/book/linear-models/solvers.html")
     page.keyboard.press("Control+k")
-    page.wait_for_selector("#search-results", state="attached")
+    page.wait_for_selector("#found", state="attached")
     yield page.locator("#pst-search-dialog")
     page.close()
 
@@ -37,7 +37,7 @@ def dialog(chromium, address):
 def results(place, asked):
     """Return the links of the results, in their order, to a question that is typed into the search of a place."""
     place.locator("input").fill(asked)
-    return [link.get_attribute("href") for link in place.locator("#search-results a").all()]
+    return [link.get_attribute("href") for link in place.locator("#found a").all()]
 
 
 NAMES = {
@@ -79,7 +79,7 @@ OTHER_NAMES = {
     "sensitivity": "recall",
     "user's accuracy": "precision of a classifier",
     "dummy variable": "one-hot encoding",
-    "factor variable": "categorical feature",
+    "factor": "categorical feature",
     "normalisation": "min-max scaling",
     "z-scores": "standardisation",
     "EOF": "principal component analysis",
@@ -97,7 +97,7 @@ def test_the_definition_of_a_term_is_found_first_and_then_pages_also_by_its_othe
     for asked, term in (NAMES | OTHER_NAMES).items():
         first, *_ = results(dialog, asked)
         assert urlsplit(first).fragment == entries[term], asked
-        item = dialog.locator("#search-results li").first.inner_text()
+        item = dialog.locator("#found li").first.inner_text()
         named, definition = item.split("\n", 1)
         assert named.endswith(term) and ("here called" in named or ": see" in named) == (asked in OTHER_NAMES), asked
         assert len(definition) > 20
@@ -106,9 +106,9 @@ def test_the_definition_of_a_term_is_found_first_and_then_pages_also_by_its_othe
 
 def test_results_appear_as_one_types_by_page_and_section_with_the_words_marked(dialog):
     dialog.locator("input").fill("")
-    assert not dialog.locator("#search-results").is_visible()
+    assert not dialog.locator("#found").is_visible()
     dialog.locator("input").press_sequentially("condition numb")
-    groups = dialog.locator("#search-results section")
+    groups = dialog.locator("#found section")
     assert groups.count() > 3
     titles = [title.inner_text() for title in groups.locator("h2").all()]
     assert len(set(titles)) == len(titles)
@@ -127,9 +127,9 @@ def test_a_page_whose_title_has_the_words_comes_before_those_that_mention_them(d
 
 def test_code_is_found_by_its_names_and_formulas_are_readable_in_what_is_shown(dialog):
     assert any("cross-validation.html" in link for link in results(dialog, "cross_val_score"))
-    assert dialog.locator("#search-results code mark").count()
+    assert dialog.locator("#found code mark").count()
     results(dialog, "soft thresholding")
-    text = dialog.locator("#search-results").inner_text()
+    text = dialog.locator("#found").inner_text()
     assert "\\" not in text and "Cov(x,y)" in text
 
 
@@ -158,7 +158,7 @@ def test_the_keyboard_reaches_the_section_that_was_found(chromium, address):
     page.goto(f"{address}/book/linear-models/index.html", wait_until="networkidle")
     assert "search-index.js" not in requests  # what is heavy is loaded when a reader is about to search
     page.keyboard.press("Control+k")
-    page.wait_for_selector("#search-results", state="attached")
+    page.wait_for_selector("#found", state="attached")
     page.keyboard.press("Escape")
     assert not page.locator("#pst-search-dialog").is_visible()
     page.keyboard.press("Control+k")
@@ -166,7 +166,7 @@ def test_the_keyboard_reaches_the_section_that_was_found(chromium, address):
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp", "ArrowUp"):
         page.keyboard.press(key)
     assert page.evaluate("document.activeElement.name") == "q"
-    links = page.locator("#search-results a").all()
+    links = page.locator("#found a").all()
     place = next(i for i, link in enumerate(links) if "#" in link.get_attribute("href"))
     for _ in range(place + 1):
         page.keyboard.press("ArrowDown")
@@ -187,10 +187,10 @@ def test_enter_leads_to_the_search_page_which_has_the_question_in_its_address(ch
     page.keyboard.type("ridge")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search.html?q=ridge")
-    page.wait_for_selector("#search-results mark")
+    page.wait_for_selector("#found mark")
     page.keyboard.type(" housing")
     assert page.url.endswith("/search.html?q=ridge%20housing")
-    assert page.locator("#search-results a").first.get_attribute("href").endswith("ridge-and-lasso.html")
+    assert page.locator("#found a").first.get_attribute("href").endswith("ridge-and-lasso.html")
     page.close()
 
 
