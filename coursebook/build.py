@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = (
     "coursebook/contents.py",
     "coursebook/course_map.py",
+    "coursebook/dark_colours.py",
     "coursebook/quiz_recall.py",
     "coursebook/site/*.py",
     "coursebook/sphinx_build.py",

@@ -37,6 +37,7 @@ CACHE, NOTEBOOKS, RUNS = ".jupyter_cache", "notebooks", "runs.json"
 CACHED_NOTEBOOKS = 400
 LOCK = "requirements.lock"
 TRACKER = "__import__('coursebook.dependency_tracker', fromlist=['dependency_tracker'])"
+FORMATTER = "__import__('coursebook.figure_formatter', fromlist=['figure_formatter'])"
 
 
 @dataclass
@@ -261,6 +262,7 @@ async def _execute(run, root, options, kernel):
     try:
         async with client.async_setup_kernel(**kernel):
             await _ask(client, f"{TRACKER}.start()")
+            await _ask(client, f"{FORMATTER}.start()")
             await client.async_execute(cleanup_kc=False)
             report = json.loads(ast.literal_eval(await _ask(client, f"{TRACKER}.report({str(root)!r})")))
             run.cpu, run.files = report["cpu"], report["files"]

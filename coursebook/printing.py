@@ -21,7 +21,7 @@ from mlcourse import __version__
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Elements for the screen only, and code that is only in the notebooks
-LEFT_OUT = ".headerlink, script, style, .tag_claim, .tag_hide-input > details, .launch-lab, .screen-only"
+LEFT_OUT = ".headerlink, script, style, .dark-figure, .tag_claim, .tag_hide-input > details, .launch-lab, .screen-only"
 REFERENCES = ("for", "aria-labelledby", "aria-describedby", "aria-controls")
 PREFACE = (
     "This is the printed form of a website whose pages are notebooks. Solutions stand at the end of their page. "

@@ -187,7 +187,7 @@ def _excerpt(text, place):
 def _figures(article, page):
     """Map the name of each image's figure, or else its number on the page, to its file."""
     files = {}
-    for number, image in enumerate(article.select("img[src]"), start=1):
+    for number, image in enumerate(article.select("img[src]:not(.dark-figure)"), start=1):
         figure = image.find_parent(id=re.compile("^fig-"))
         name = f"figure {figure['id']}" if figure else f"image {number}"
         while name in files:

@@ -124,8 +124,8 @@ def plot_decision_regions(
         _, ax = plt.subplots()
     ax.grid(False)
     regions = np.searchsorted(classes, predicted).reshape(n_grid, n_grid)
-    light = ListedColormap([_lighter(colour) for colour in PALETTE[: len(classes)]])
-    ax.pcolormesh(across, up, regions, cmap=light, vmin=-0.5, vmax=len(classes) - 0.5, rasterized=True)
+    tints = ListedColormap([_tint(colour) for colour in PALETTE[: len(classes)]])
+    ax.pcolormesh(across, up, regions, cmap=tints, vmin=-0.5, vmax=len(classes) - 0.5, rasterized=True)
     for name, colour, marker in zip(classes, PALETTE, MARKERS):
         _scatter_class(ax, points[labels == name], name, colour, marker, marker_size)
     if legend:
@@ -269,12 +269,17 @@ def _scatter_class(ax, members, name, colour, marker, size):
     ax.scatter(*members.T, s=size, color=colour, marker=marker, edgecolor="white", linewidth=0.5, label=str(name))
 
 
-def _lighter(colour, share=0.3):
-    return share * np.array(to_rgb(colour)) + 1 - share
+def _lighter(colour):
+    return 0.3 * np.array(to_rgb(colour)) + 0.7
+
+
+def _tint(colour, share=0.3):
+    # Not opaque: a part of the colour and a part of the ground, whether that is light or dark
+    return (*to_rgb(colour), share)
 
 
 def _shades(colour):
-    return [_lighter(colour, share) for share in (0, 0.15, 0.35, 0.6)]
+    return [_tint(colour, share) for share in (0, 0.15, 0.35, 0.6)]
 
 
 def _label_axes(ax, x_label, y_label):

@@ -99,6 +99,13 @@ for (const figure of document.querySelectorAll("div.explore")) {
   const uri = picture.getAttribute("src");
   const start = uri.indexOf(",") + 1;
   const lines = decodeURIComponent(uri.slice(start)).split("\n");
+  // The site lists the colours and their partners of the dark theme. What has no colour in an SVG is black.
+  const colours = JSON.parse(figure.dataset.dark ?? "null");
+  const darkPicture = colours && picture.cloneNode();
+  const showDark = (svg) => {
+    const dark = svg.replace(/#[0-9a-f]{6}\b/g, (one) => colours[one]);
+    darkPicture.src = uri.slice(0, start) + encodeURIComponent(dark.replace("<svg", `<svg fill="${colours["#000000"]}"`));
+  };
 
   const show = (event) => {
     let number = 0;
@@ -112,6 +119,7 @@ for (const figure of document.querySelectorAll("div.explore")) {
     const changed = [...lines];
     for (const [from, to, text] of changes) changed.splice(from, to - from, ...(text ? text.split("\n") : []));
     if (event) picture.src = uri.slice(0, start) + encodeURIComponent(changed.join("\n"));
+    if (colours) showDark(changed.join("\n"));
     sentence.textContent = said;
   };
 
@@ -128,6 +136,11 @@ for (const figure of document.querySelectorAll("div.explore")) {
     controls.append(row);
   }
   picture.after(controls);
+  if (colours) {
+    picture.classList.add("light-figure");
+    darkPicture.classList.add("dark-figure");
+    picture.after(darkPicture);
+  }
   show();  // the picture is there already
   sentence.setAttribute("aria-live", "polite");
 }

@@ -1,25 +1,90 @@
 """Pictures: those that cells drew go onto the site as WebP, with their sizes, and are loaded when a reader comes near.
 
 A picture of a chapter is a PNG of many colours, of which mostly few are needed: a palette makes it a third of the size.
+Beside each stands its partner for the dark theme, which `coursebook.figure_formatter` drew. The style sheet shows one
+of them. A figure with sliders gets a list of its colours and their partners; course.js makes dark pictures with it.
 """
 
+import hashlib
+import html
 import io
+import json
 import re
+from base64 import b64decode
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 from docutils import nodes
+from matplotlib.colors import to_hex
+from nbformat import read as read_notebook
 from PIL import Image, ImageChops
 from scipy.spatial import KDTree
 from sphinx.transforms import SphinxTransform
+
+from coursebook.dark_colours import partner
+from coursebook.execution import notebook_of
 
 PALETTES = (32, 64, 128, 256)
 # How much a palette may change any colour of a picture, and of a picture of a quarter of its size, of 255: the eye sees
 # a change of an area, such as a part of a colour bar, better than one at the edge of a letter
 COLOUR_CHANGE, AREA_CHANGE = 24, 6
 THIS_MODULE_CHANGED = Path(__file__).stat().st_mtime
+EXPLORE, COLOUR = '<div class="explore"', r"#[0-9a-f]{6}\b"
 PICTURE = r'<img(?![^>]* loading=)[^>]* src="(?:\.\./)*_images/([^"]+\.(?:png|webp))"'
+
+
+class DarkPartners(SphinxTransform):
+    """Put the partner for the dark theme behind each picture that a cell drew."""
+
+    default_priority = 790  # before `SmallPictures`
+
+    def apply(self, **options):
+        """Add the pictures, or to figures with sliders their colours."""
+        partners = dark_partners(notebook_of(self.env.docname, Path(self.app.outdir).parent))
+        for image in list(self.document.findall(nodes.image)):
+            path = Path(self.env.relfn2path(image["uri"])[1])
+            if path.stem in partners:
+                name = f"{hashlib.sha256(partners[path.stem]).hexdigest()}.png"
+                path.with_name(name).write_bytes(partners[path.stem])
+                dark = nodes.image("", **image.attributes)
+                dark["uri"], dark["ids"], dark["names"] = str(Path(image["uri"]).with_name(name)), [], []
+                for one, theme in ((image, "light"), (dark, "dark")):
+                    one["classes"] = [*one["classes"], f"{theme}-figure"]
+                image.parent.insert(image.parent.index(image) + 1, dark)
+        for raw in list(self.document.findall(nodes.raw)):
+            if EXPLORE in raw.astext():
+                raw.replace_self(nodes.raw("", with_partners(raw.astext()), **raw.attributes))
+
+
+def with_partners(figure: str) -> str:
+    """Return the HTML of a figure with sliders, with its colours and their partners in the attribute ``data-dark``."""
+    colours = sorted({"#000000", *re.findall(COLOUR, unquote(figure))})
+    data = html.escape(json.dumps({colour: to_hex(partner(colour)) for colour in colours}))
+    return figure.replace(EXPLORE, f'{EXPLORE} data-dark="{data}"')
+
+
+def dark_partners(notebook: Path) -> dict[str, bytes]:
+    """Return the pictures for the dark theme of an executed notebook.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        The notebook, which does not exist for a page without cells.
+
+    Returns
+    -------
+    dict of str to bytes
+        The PNG of each, by the name that MyST-NB gives to the file of the light picture: its hash.
+    """
+    cells = read_notebook(notebook, as_version=4).cells if notebook.exists() else []
+    partners = {}
+    for output in (output for cell in cells for output in cell.get("outputs", [])):
+        if dark := output.get("metadata", {}).get("image/png", {}).get("dark"):
+            light = b64decode(output["data"]["image/png"])
+            partners[hashlib.sha256(light).hexdigest()] = b64decode(dark)
+    return partners
 
 
 class SmallPictures(SphinxTransform):
@@ -91,6 +156,7 @@ def _add_sizes(app, page, template, context, doctree):
 
 
 def connect(app):
-    """Let Sphinx make pictures small when it reads a page, and write their sizes."""
+    """Let Sphinx add dark pictures and make all small when it reads a page, and write their sizes."""
+    app.add_transform(DarkPartners)
     app.add_transform(SmallPictures)
     app.connect("html-page-context", _add_sizes)

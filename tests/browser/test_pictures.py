@@ -1,19 +1,38 @@
-"""Compressing the pictures changes nothing that a reader sees."""
+"""The pictures that cells drew: light and dark, and compressed so that no reader sees it."""
 
 import gzip
+import html
 import io
+import json
 import re
 
 import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from matplotlib.colors import to_rgb
 from PIL import Image
 
+from browser import SHOW_ALL
+from coursebook.dark_colours import BACKGROUND, contrast
 from coursebook.site import pictures
-from paths import ROOT
+from paths import CHAPTER_PAGES, ROOT
 
 BUILT = ROOT / "_build"
 # Of 255: small enough that no pixel takes another colour, such as that of the middle of a colour bar at its end.
 # The limit for an average over an area is lower.
 LARGEST_CHANGE, LARGEST_CHANGE_OF_AREA = 24, 6
+
+
+# With a picture, a heat map and a figure with sliders
+PAGE = "nearest-neighbours/how-many-neighbours"
+
+
+@pytest.fixture(scope="module")
+def dark_pictures():
+    """Return each picture for the dark theme, from 0 to 1, by its name."""
+    pages = [BUILT / "html" / "book" / f"{name}.html" for name in CHAPTER_PAGES]
+    names = {one for page in pages for one in re.findall(r"dark-figure[^>]*_images/([^\"/]+\.webp)", page.read_text())}
+    return {name: colours(BUILT / "html" / "_images" / name) / 255 for name in names}
 
 
 def colours(path, size=1):
@@ -59,3 +78,67 @@ def test_every_picture_of_a_cell_has_its_size_so_that_it_keeps_its_place_until_i
             )
             with Image.open(BUILT / "html" / "_images" / name) as picture:
                 assert picture.size == (int(width), int(height))
+
+
+# --- the dark theme ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHAPTER_PAGES)
+def test_every_figure_of_a_cell_is_there_for_the_light_and_for_the_dark_theme(name):
+    page = BeautifulSoup((BUILT / "html" / "book" / f"{name}.html").read_text("utf-8"), "html.parser")
+    for figure in page.select("div.cell_output img[src*=_images]:not(.dark-figure)"):
+        dark = figure.find_next_sibling("img", class_="dark-figure")
+        assert figure["class"] == ["light-figure"] and dark["alt"] == figure["alt"] and dark["src"] != figure["src"]
+        sizes = np.array([[int(one[side]) for side in ("width", "height")] for one in (figure, dark)])
+        assert np.ptp(sizes, axis=0).max() <= 2
+    assert all("data-dark" in one.attrs for one in page.select("div.explore"))
+
+
+def test_dark_pictures_have_the_colour_of_the_page_around_them(chromium, dark_pictures, address):
+    page = chromium.new_page(color_scheme="dark")
+    page.goto(f"{address}/book/{PAGE}.html")
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    page.close()
+    assert len(dark_pictures) > 80
+    for name, picture in dark_pictures.items():
+        edge = np.concatenate([picture[0], picture[-1], picture[:, 0], picture[:, -1]])
+        assert np.abs(np.median(edge, axis=0) * 255 - colour[:3]).max() <= 1, name
+
+
+def test_the_words_below_a_dark_picture_can_be_read(dark_pictures):
+    """The lowest line of a picture names its axis, or stands in its legend."""
+    for name, picture in dark_pictures.items():
+        differs = np.abs(picture - BACKGROUND).max(axis=(1, 2)) > 0.1
+        [*_, end] = np.flatnonzero(differs)
+        line = picture[max(0, end - 24) : end + 1].reshape(-1, 3)
+        assert contrast(line[line.sum(axis=1).argmax()], BACKGROUND) > 4.5, name
+
+
+def test_what_can_be_seen_in_a_figure_with_sliders_can_be_seen_in_the_dark_one():
+    pages = "".join((BUILT / "html" / "book" / f"{page}.html").read_text("utf-8") for page in CHAPTER_PAGES)
+    figures = [json.loads(html.unescape(one)) for one in re.findall(r'data-dark="([^"]+)"', pages)]
+    assert len(figures) > 25
+    for light, dark in {pair for figure in figures for pair in figure.items()}:
+        assert contrast(np.array(to_rgb(dark)), BACKGROUND) >= min(contrast(np.array(to_rgb(light)), np.ones(3)), 4.5)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_reader_loads_the_pictures_of_one_theme_until_another_is_chosen(chromium, address, theme):
+    page = chromium.new_page(color_scheme=theme)
+    loaded = []
+    page.on("request", lambda request: loaded.append(request.url.rpartition("/")[2]))
+    page.goto(f"{address}/book/{PAGE}.html")
+    names = {
+        one: page.locator(f"img.{one}-figure[src*=_images]").evaluate_all(
+            "(images) => images.map((image) => image.src.split('/').pop())"
+        )
+        for one in ("light", "dark")
+    }
+    other = {"light": "dark", "dark": "light"}[theme]
+    assert not page.evaluate(SHOW_ALL)
+    assert names[theme] and {*names[theme]} <= {*loaded} and not {*names[other]} & {*loaded}
+    page.emulate_media(color_scheme=other)
+    page.wait_for_function("(theme) => document.documentElement.dataset.theme === theme", arg=other)
+    assert not page.evaluate(SHOW_ALL)
+    assert {*names[other]} <= {*loaded}
+    page.close()

@@ -153,11 +153,17 @@ def test_the_regions_show_the_class_that_the_model_predicts_there(nearest):
     assert shown[:, -1].tolist() == [0] * 40
 
 
+def on_white(colours):
+    """Return what colours look like on white, of which they let a part through."""
+    *rgb, opacity = np.transpose(colours)
+    return (np.array(rgb) * opacity + 1 - opacity).T
+
+
 def test_a_region_has_a_lighter_shade_of_the_colour_of_its_points(nearest):
     ax = plot_decision_regions(nearest, X_PLANE, Y_PLANE, n_grid=40)
     drawn = regions(ax)
     for number, name in enumerate(["bare soil", "forest", "water"]):
-        shade, colour = np.array(drawn.to_rgba(number)[:3]), class_points(ax)[name].get_facecolor()[0, :3]
+        shade, colour = on_white(drawn.to_rgba(number)), class_points(ax)[name].get_facecolor()[0, :3]
         assert shade.mean() > colour.mean()
         assert shade.argmax() == colour.argmax() and shade.argmin() == colour.argmin()
 
@@ -268,7 +274,7 @@ def test_each_place_has_the_step_of_its_posterior():
 def test_the_steps_go_from_white_towards_the_colour_of_the_class(soft):
     for ax, colour in zip(plot_posteriors(soft, X_PLANE / [10, 1], Y_PLANE, n_grid=20), PALETTE[:3]):
         steps, _ = steps_and_line(ax)
-        shades = np.array(steps.get_facecolor())[:, :3]
+        shades = on_white(steps.get_facecolor())
         assert to_hex(shades[0]) == "#ffffff" and (np.diff(shades.sum(axis=1)) < 0).all()
         missing, full = 1 - shades[1:], 1 - np.array(to_rgba(colour)[:3])
         np.testing.assert_allclose(missing, missing.max(axis=1, keepdims=True) * full / full.max())
