@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 
 # Of the dark theme: its page, and its text on other surfaces
-BACKGROUND, FOREGROUND = to_rgba_array(["#14181e", "#f3f4f5"])[:, :3]
+BACKGROUND, FOREGROUND = to_rgba_array(["#121212", "#f3f4f5"])[:, :3]
 # What WCAG asks of text; lines and marks need only 3
 CONTRAST = 4.5
 # Up to which difference of red, green and blue a colour counts as a grey, and up to which contrast with white as pale

@@ -56,6 +56,13 @@ def test_wording_code_numbering_and_times_are_no_difference(sites, old, new):
     assert sites.differences() == {}
 
 
+def test_the_dark_picture_of_a_figure_is_not_compared(sites):
+    for site in (sites.old, sites.new):
+        sites.figure(site)
+    sites.page(sites.new, '<figure id="fig-a"><img src="a.png"><img class="dark-figure" src="dark.png"></figure>')
+    assert sites.differences() == {}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
