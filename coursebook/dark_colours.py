@@ -16,8 +16,8 @@ from matplotlib.text import Text
 
 # Of the dark theme: its page, and its text on other surfaces
 BACKGROUND, FOREGROUND = to_rgba_array(["#121212", "#f3f4f5"])[:, :3]
-# What WCAG asks of text; lines and marks need only 3
-CONTRAST = 4.5
+# What WCAG asks of text, and of lines and marks
+CONTRAST, SEEN = 4.5, 3
 # Up to which difference of red, green and blue a colour counts as a grey, and up to which contrast with white as pale
 GREY, PALE = 0.08, 2
 
@@ -64,7 +64,8 @@ def _luminance(rgb):
 def dark_colours(fig):
     """Give the artists of a figure, which was drawn, the colours of the dark theme, and afterwards their own again.
 
-    Images and what a colour map of matplotlib colours stay as they are, and so does what is drawn upon an image.
+    Images stay as they are, and so does what is drawn upon them. Points, lines and areas that show numbers as colours,
+    and their colour bar, get the part of the colour map that can be seen on a dark ground.
     """
     undo = []
     if engine := fig.get_layout_engine():  # a second layout may move the axes
@@ -74,17 +75,18 @@ def dark_colours(fig):
     def change(artist, *names):
         values = {name: getattr(artist, f"get_{name}")() for name in names}
         for name, value in values.items():
-            if partners := [partner(tuple(colour)) for colour in to_rgba_array(value)]:
+            # A transparent colour stays so, also if the artist has an opacity of its own
+            colours = map(tuple, to_rgba_array(value))
+            if partners := [partner(colour) if colour[3] else "none" for colour in colours]:
                 setter = getattr(artist, f"set_{name}")
                 undo.append((setter, value))
                 setter(partners if isinstance(artist, Collection) else partners[0])
 
     def change_all(artist):
         if isinstance(artist, ScalarMappable) and artist.get_array() is not None:
-            if not _has_colour_map(artist):
-                colours = artist.get_cmap()(np.arange(artist.get_cmap().N))
+            if not _is_image(artist):
                 undo.append((artist.set_cmap, artist.get_cmap()))
-                artist.set_cmap(ListedColormap([partner(tuple(colour)) for colour in colours]))
+                artist.set_cmap(_on_dark(artist.get_cmap()))
         elif isinstance(artist, Line2D):
             change(artist, "color", "markerfacecolor", "markeredgecolor")
         elif isinstance(artist, Text):
@@ -116,7 +118,7 @@ def _artists(fig):
 
 def _upon_images(ax):
     """Return what takes its colours from an image: contours, points, and texts and lines whose middle lies upon it."""
-    images = [one for one in ax.get_children() if isinstance(one, (AxesImage, QuadMesh)) and _has_colour_map(one)]
+    images = [one for one in ax.get_children() if _is_image(one)]
     extents = [image.get_window_extent() for image in images]
     drawn = [*ax.texts, *ax.lines] if images else []
     upon = [one for one in drawn if any(extent.contains(*_middle(one)) for extent in extents)]
@@ -128,6 +130,15 @@ def _middle(artist):
     return artist.get_window_extent().corners().mean(axis=0)
 
 
-def _has_colour_map(artist):
-    """Whether an artist shows numbers by a colour map of matplotlib, and not by a list of single colours."""
-    return artist.get_cmap().name in matplotlib.colormaps
+def _is_image(artist):
+    return isinstance(artist, (AxesImage, QuadMesh)) and artist.get_cmap().name in matplotlib.colormaps
+
+
+def _on_dark(cmap):
+    """Return the part of a colour map that can be seen on a dark ground, or the partners of a list of colours."""
+    if cmap.name not in matplotlib.colormaps:
+        return ListedColormap([partner(tuple(colour)) for colour in cmap(np.arange(cmap.N))])
+    places = np.linspace(0, 1, 256)
+    colours = matplotlib.colormaps[cmap.name](places)
+    seen = places[[contrast(colour[:3], BACKGROUND) >= SEEN for colour in colours]]
+    return ListedColormap(matplotlib.colormaps[cmap.name](np.linspace(seen[0], seen[-1], cmap.N)))

@@ -124,6 +124,31 @@ def test_an_image_keeps_its_colours_and_so_does_what_is_written_upon_it(fig, cma
         assert np.allclose(rgb(bar.ax.get_yticklabels()[0].get_color()), FOREGROUND)
 
 
+def test_points_and_their_colour_bar_get_the_part_of_a_colour_map_that_can_be_seen(fig):
+    ax = fig.add_subplot()
+    points = ax.scatter([0, 1, 2], [0, 0, 0], c=[0, 1, 2], cmap="viridis")
+    bar = fig.colorbar(points)
+    fig.canvas.draw()
+    low, middle, high = points.to_rgba([0, 1, 2])
+    with dark_colours(fig):
+        colours = points.to_rgba(np.linspace(0, 2, 9))
+        assert min(contrast(one[:3], BACKGROUND) for one in colours) >= 3
+        assert np.array_equal(bar.solids.to_rgba(np.linspace(0, 2, 9)), colours)
+        assert np.array_equal(colours[-1], high) and (np.diff([one[:3] @ [0.2, 0.7, 0.1] for one in colours]) > 0).all()
+    assert np.array_equal(points.to_rgba([0, 1, 2]), [low, middle, high])
+    assert np.array_equal(bar.solids.to_rgba([0, 1, 2]), [low, middle, high])
+
+
+def test_what_is_transparent_stays_transparent(fig):
+    ax = fig.add_subplot()
+    box = ax.add_patch(plt.Rectangle((0, 0), 1, 1, facecolor="none", edgecolor="black", alpha=0.7))
+    ring = ax.scatter([0], [0], facecolor="none", edgecolor="black", alpha=0.7)
+    fig.canvas.draw()
+    with dark_colours(fig):
+        assert box.get_facecolor()[3] == 0 and not len(ring.get_facecolor())
+        np.testing.assert_allclose([box.get_edgecolor(), *ring.get_edgecolor()], [(*FOREGROUND, 0.7)] * 2)
+
+
 def test_areas_in_a_list_of_colours_get_their_partners(fig):
     ax = fig.add_subplot()
     areas = ax.pcolormesh(np.eye(3), cmap=ListedColormap(["0.9", (*rgb("C0"), 0.3)]))
