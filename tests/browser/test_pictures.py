@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 from matplotlib.colors import to_rgb
 from PIL import Image
 
@@ -28,10 +27,15 @@ PAGE = "nearest-neighbours/how-many-neighbours"
 
 
 @pytest.fixture(scope="module")
-def dark_pictures():
+def pages():
+    """Return the HTML of each page of a chapter by its name."""
+    return {name: (BUILT / "html" / "book" / f"{name}.html").read_text("utf-8") for name in CHAPTER_PAGES}
+
+
+@pytest.fixture(scope="module")
+def dark_pictures(pages):
     """Return each picture for the dark theme, from 0 to 1, by its name."""
-    pages = [BUILT / "html" / "book" / f"{name}.html" for name in CHAPTER_PAGES]
-    names = {one for page in pages for one in re.findall(r"dark-figure[^>]*_images/([^\"/]+\.webp)", page.read_text())}
+    names = set(re.findall(r"<img[^>]*dark-figure[^>]*_images/([^\"/]+\.webp)", "".join(pages.values())))
     return {name: colours(BUILT / "html" / "_images" / name) / 255 for name in names}
 
 
@@ -83,15 +87,17 @@ def test_every_picture_of_a_cell_has_its_size_so_that_it_keeps_its_place_until_i
 # --- the dark theme ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CHAPTER_PAGES)
-def test_every_figure_of_a_cell_is_there_for_the_light_and_for_the_dark_theme(name):
-    page = BeautifulSoup((BUILT / "html" / "book" / f"{name}.html").read_text("utf-8"), "html.parser")
-    for figure in page.select("div.cell_output img[src*=_images]:not(.dark-figure)"):
-        dark = figure.find_next_sibling("img", class_="dark-figure")
-        assert figure["class"] == ["light-figure"] and dark["alt"] == figure["alt"] and dark["src"] != figure["src"]
-        sizes = np.array([[int(one[side]) for side in ("width", "height")] for one in (figure, dark)])
-        assert np.ptp(sizes, axis=0).max() <= 2
-    assert all("data-dark" in one.attrs for one in page.select("div.explore"))
+def test_every_figure_of_a_cell_is_there_for_the_light_and_for_the_dark_theme(pages):
+    for name, page in pages.items():
+        tags = re.findall(r'<img[^>]* src="[^"]*_images/[^>]*\.webp"[^>]*>', page)
+        for light, dark in zip(tags[::2], tags[1::2], strict=True):
+            assert 'class="light-figure"' in light and 'class="dark-figure"' in dark, name
+            (alt, *size), (alt_of_dark, *size_of_dark) = (
+                re.search(r'width="(\d+)" height="(\d+)" alt="([^"]+)"', tag).group(3, 1, 2) for tag in (light, dark)
+            )
+            assert alt == alt_of_dark
+            assert np.abs(np.array(size, dtype=int) - np.array(size_of_dark, dtype=int)).max() <= 2, alt
+        assert page.count('class="explore"') == page.count('class="explore" data-dark='), name
 
 
 def test_dark_pictures_have_the_colour_of_the_page_around_them(chromium, dark_pictures, address):
@@ -114,9 +120,9 @@ def test_the_words_below_a_dark_picture_can_be_read(dark_pictures):
         assert contrast(line[line.sum(axis=1).argmax()], BACKGROUND) > 4.5, name
 
 
-def test_what_can_be_seen_in_a_figure_with_sliders_can_be_seen_in_the_dark_one():
-    pages = "".join((BUILT / "html" / "book" / f"{page}.html").read_text("utf-8") for page in CHAPTER_PAGES)
-    figures = [json.loads(html.unescape(one)) for one in re.findall(r'data-dark="([^"]+)"', pages)]
+def test_what_can_be_seen_in_a_figure_with_sliders_can_be_seen_in_the_dark_one(pages):
+    found = re.findall(r'data-dark="([^"]+)"', "".join(pages.values()))
+    figures = [json.loads(html.unescape(one)) for one in found]
     assert len(figures) > 25
     for light, dark in {pair for figure in figures for pair in figure.items()}:
         on_white = contrast(np.array(to_rgb(light)), np.ones(3))

@@ -3,6 +3,7 @@
 `make test` prints a few pages of each kind; with WHOLE_BOOK set, as in `make cold`, these tests print the whole book.
 """
 
+import io
 import os
 import shutil
 import subprocess
@@ -148,17 +149,20 @@ def test_the_solutions_are_printed_behind_their_page_and_every_exercise_leads_to
 
 def test_a_page_is_printed_dark_on_white_even_from_the_dark_theme(chromium, address):
     page = chromium.new_page(color_scheme="dark")
-    page.goto(f"{address}/{CHAPTER[0]}.html")
+    page.goto(f"{address}/{CHAPTER[1]}.html")
     page.evaluate(
         """addEventListener("beforeprint", () => {
           window.printed = getComputedStyle(document.querySelector("article p")).color;
         })"""
     )
-    page.pdf()
+    sheets = PdfReader(io.BytesIO(page.pdf())).pages
     printed = page.evaluate("window.printed.match(/\\d+/g).map(Number)")
     after = page.evaluate("document.documentElement.dataset.theme")
+    figures = page.locator("img.light-figure[src*=_images]").count()
     page.close()
     assert max(printed[:3]) < 90 and after == "dark"
+    corners = [one.image.convert("RGB").getpixel((0, 0)) for sheet in sheets for one in sheet.images]
+    assert len(corners) >= figures > 0 and {*corners} == {(255, 255, 255)}
 
 
 def test_the_published_site_offers_the_pdf_and_the_archive_and_another_site_does_not(tmp_path):
