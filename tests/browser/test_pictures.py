@@ -96,7 +96,7 @@ def test_every_figure_of_a_cell_is_there_for_the_light_and_for_the_dark_theme(pa
                 re.search(r'width="(\d+)" height="(\d+)" alt="([^"]+)"', tag).group(3, 1, 2) for tag in (light, dark)
             )
             assert alt == alt_of_dark
-            np.testing.assert_allclose(np.array(size, dtype=int), np.array(size_of_dark, dtype=int), rtol=0.01)
+            np.testing.assert_allclose(np.array(size, dtype=int), np.array(size_of_dark, dtype=int), rtol=0.03)
         assert page.count('class="explore"') == page.count('class="explore" data-dark='), name
 
 
