@@ -210,6 +210,7 @@ def compressed_bytes(urls):
     return size
 
 
+WITH_BOTH_KINDS = "introduction/under-and-overfitting"
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
@@ -305,30 +306,71 @@ def asking_pages():
     ]
 
 
+# Give no answer, every wrong one and then the right one to each question of a page. Returns the right answers, and what
+# was said where something else was expected.
+ANSWER_ALL = r"""() => {
+  const plain = (one) => one.textContent.replace(/\s+/g, " ").trim();
+  const unexpected = [], given = [];
+  for (const quiz of document.querySelectorAll("fieldset.quiz:not(.recall *)")) {
+    const verdict = () => plain(quiz.querySelector(".quiz-verdict"));
+    const check = (expected) => {
+      quiz.querySelector(".quiz-check").click();
+      if (!verdict().includes(expected)) unexpected.push([quiz.id, expected, verdict()]);
+    };
+    const give = (value, expected) => {
+      const inputs = [...quiz.querySelectorAll(".quiz-answers input")];
+      const input = inputs.find((one) => one.type === "text" || one.value === value);
+      if (input.type === "text") {
+        input.value = value;
+        input.dispatchEvent(new Event("input", { bubbles: true }));
+      } else input.click();
+      if (verdict()) unexpected.push([quiz.id, "nothing more of another answer", verdict()]);
+      check(expected);
+    };
+    if (quiz.textContent.includes("\\(")) unexpected.push([quiz.id, "every formula is set", ""]);
+    check("first");
+    const isNumber = quiz.querySelector(".quiz-answers input").type === "text";
+    const answers = [...quiz.querySelectorAll("details li")].map((one) =>
+      [isNumber ? one.dataset.value : one.dataset.key, plain(one.querySelector(".quiz-why"))]);
+    const right = answers.find(([, text]) => text.includes("Right."));
+    for (const [value, text] of answers) if (text !== right[1]) give(value, text);
+    if (isNumber) give("1e9", "none of the usual mistakes");
+    give(isNumber ? right[0].replace(".", ",") : right[0], right[1]);
+    given.push(isNumber ? right[0].replace(".", ",") : right[0]);
+  }
+  return { given, unexpected };
+}"""
+
+
 @pytest.mark.parametrize("name", asking_pages())
-def test_every_question_is_answered_by_keyboard_explained_remembered_and_forgotten(chromium, address, name):
+def test_every_answer_of_every_question_is_explained_and_remembered(chromium, address, name):
     context = chromium.new_context()
     page = context.new_page()
     page.goto(f"{address}/book/{name}.html")
-    page.evaluate(SHOW_ALL)
-    # Skip shadow trees: to search them, Playwright walks through all elements of the page each time
-    quizzes = page.locator("css:light=fieldset.quiz").all()
-    assert quizzes
-    for quiz in quizzes:
-        assert r"\(" not in quiz.text_content(), "every formula is set"
-    for quiz in quizzes:
-        quiz.locator(".quiz-check").click()
-        assert "first" in verdict_of(quiz), "no answer yet"
-    given = [answer_by_keyboard(page, quiz) for quiz in quizzes]
+    answered = page.evaluate(ANSWER_ALL)
+    assert answered["given"] and not answered["unexpected"]
     page.reload()
-    for quiz, answer in zip(quizzes, given):
+    # Skip shadow trees: to search them, Playwright walks through all elements of the page each time
+    quizzes = page.locator("css:light=fieldset.quiz:not(.recall *)").all()
+    for quiz, answer in zip(quizzes, answered["given"], strict=True):
         assert given_in(quiz) == answer and "Right." in verdict_of(quiz)
         assert quiz.locator(".quiz-verdict[aria-live=polite]").count() == 1
     assert not context.cookies()
+    context.close()
+
+
+def test_questions_are_answered_by_keyboard_and_forgotten(chromium, address):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/book/{WITH_BOTH_KINDS}.html")
+    quizzes = page.locator("css:light=fieldset.quiz").all()
+    assert {quiz.locator(".quiz-answers input").first.get_attribute("type") for quiz in quizzes} == {"radio", "text"}
+    given = [answer_by_keyboard(page, quiz) for quiz in quizzes]
+    page.reload()
+    assert [given_in(quiz) for quiz in quizzes] == given
     quizzes[0].get_by_role("button", name="Forget it").click()
-    assert not verdict_of(quizzes[0]) and (len(quizzes) == 1 or verdict_of(quizzes[1]))
-    if len(quizzes) > 1:
-        quizzes[-1].get_by_role("button", name="Forget all answers").click()
+    assert not verdict_of(quizzes[0]) and verdict_of(quizzes[1])
+    quizzes[-1].get_by_role("button", name="Forget all answers").click()
     page.reload()
     assert not any(map(verdict_of, quizzes))
     context.close()
