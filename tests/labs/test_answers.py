@@ -35,7 +35,6 @@ EXPLAINED = {
     ("lab-02", "split-errors", "no seed at all"): UNSEEDED,
     ("lab-04", "accuracy-table", "not stratified"): ROUNDING,
     ("lab-04", "accuracy-table", "no seed at all"): UNSEEDED,
-    ("lab-05", "discriminant", "the pseudo-inverse"): ROUNDING,
     ("lab-07", "bagged-prediction", "a generator of its own, without a seed"): UNSEEDED,
     ("lab-08", "make-candidates", "models of one's own with the names of others"): COUNTERFEIT,
     ("lab-09", "pca", "rows of the matrix of eigenvectors"): ROUNDING,
