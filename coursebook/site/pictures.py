@@ -79,11 +79,11 @@ def dark_partners(notebook: Path) -> dict[str, bytes]:
         The PNG of each, by the name that MyST-NB gives to the file of the light picture: its hash.
     """
     cells = read_notebook(notebook, as_version=4).cells if notebook.exists() else []
-    partners = {}
+    partners = {}  # a glued picture has a longer type
     for output in (output for cell in cells for output in cell.get("outputs", [])):
         if dark := output.get("metadata", {}).get("image/png", {}).get("dark"):
-            light = b64decode(output["data"]["image/png"])
-            partners[hashlib.sha256(light).hexdigest()] = b64decode(dark)
+            light = next(data for kind, data in output["data"].items() if kind.endswith("image/png"))
+            partners[hashlib.sha256(b64decode(light)).hexdigest()] = b64decode(dark)
     return partners
 
 
