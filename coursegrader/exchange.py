@@ -10,6 +10,7 @@ import glob
 import itertools
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
 MOST_FOLDERS = 5  # of a student that are tried
+FUSE = Path("/dev/fuse")
 MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
 
 
@@ -42,6 +44,11 @@ class Collect(ExchangeCollect):
     def copy_files(self):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
         folders, notes = latest(self.inbound, lab)
+        if fuse_is_open():
+            notes.append(
+                f"Every user of this machine may open {FUSE}, and with it change a submission without a new time: see "
+                "the page On a JupyterHub, and collect right after the deadline."
+            )
         people, alike, collected = self.people(root), of_one_identifier(folders), []
         for student, paths in folders.items():
             if student in alike:
@@ -222,7 +229,11 @@ def entries(folder: Path) -> list[str]:
 def changed(folder: Path) -> float:
     """Return when a folder or a file in it was last changed, in seconds since 1970.
 
-    This is the kernel's time of change (``st_ctime``): whoever owns a file can set its date, but not this one.
+    This is the kernel's time of change (``st_ctime``): whoever owns a file can set its date, but not this one. The
+    kernel does not note every change. What a program writes through a mapping of the file has the time of the first
+    write, until the kernel stores it, some 30 seconds later. What the kernel reads into a mapping has the time at which
+    it began, and from a file system that the owner serves through FUSE, the bytes arrive whenever the owner likes. So
+    the time is right of what was collected soon after it, or where users cannot use FUSE.
 
     Raises
     ------
@@ -236,6 +247,14 @@ def changed(folder: Path) -> float:
         with suppress(FileNotFoundError):  # the student removed it meanwhile
             times.append(os.lstat(folder / name).st_ctime)
     return max(times)
+
+
+def fuse_is_open() -> bool:
+    """Return whether every user of this machine may serve a file system, see `changed`."""
+    try:
+        return bool(FUSE.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def last_change(folder: Path) -> float:

@@ -6,9 +6,11 @@ with the commands of nbgrader, as somebody does in a terminal of the hub.
 
 import contextlib
 import csv
+import functools
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -204,7 +206,26 @@ def prefix(people):
 
 
 @pytest.fixture(scope="module")
-def hub(people, prefix, chromium):
+def fuse(machine):
+    """Undo afterwards what the set-up says to this machine about file systems that programs serve."""
+    ours = runpy.run_path(str(ROOT / "deploy" / "jupyterhub" / "set_up.py"))
+    run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    modes = {
+        path: path.stat().st_mode & 0o7777 for path in (ours["FUSE"], *map(Path, ours["FUSE_HELPERS"])) if path.exists()
+    }
+    overrides = run(["dpkg-statoverride", "--list"]).stdout.split()
+    new = [path for path in ours["FUSE_RULES"] if not path.exists()]
+    yield
+    for path in new:
+        path.unlink(missing_ok=True)
+    for path in {*ours["FUSE_HELPERS"]} - {*overrides}:
+        run(["dpkg-statoverride", "--remove", path])
+    for path, mode in modes.items():
+        path.chmod(mode)
+
+
+@pytest.fixture(scope="module")
+def hub(people, prefix, fuse, chromium):
     """The address of the hub, after the instructor cloned the course and the one command was typed."""
     ivy, ada, bob, _ = people
     course = ivy.home / "course"
@@ -530,6 +551,13 @@ def test_who_takes_the_port_of_a_server_that_starts_gets_no_page_to_its_user(two
     slowly.unlink()
     launch.click()
     victim.page.locator(".jp-Launcher").wait_for()
+
+
+def test_no_student_mounts_a_file_system_of_their_own_program(hub, people):
+    """With one, a student changes what was handed in after the deadline, and the kernel's time of change stays."""
+    for path, bits in {"/dev/fuse": 0o066, "/usr/bin/fusermount3": 0o4000}.items():
+        assert not os.path.exists(path) or os.stat(path).st_mode & bits == 0
+    assert people[1].run("sh", "-c", ": <> /dev/fuse").returncode != 0
 
 
 def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrader, submitted, people):

@@ -127,6 +127,17 @@ def test_an_answer_that_is_changed_after_it_was_handed_in_is_of_the_time_of_the_
     assert read_timestamp(collected(root)) > first
 
 
+@pytest.mark.parametrize(("mode", "warns"), [(0o666, True), (0o600, False)])
+def test_where_users_may_serve_file_systems_the_instructor_is_warned_about_the_times(
+    root, inbound, tmp_path, monkeypatch, mode, warns
+):
+    device = tmp_path / "fuse"
+    device.touch()
+    device.chmod(mode)
+    monkeypatch.setattr("coursegrader.exchange.FUSE", device)
+    assert ("change a submission without a new time" in collect(root)) == warns
+
+
 def test_the_submission_that_was_handed_in_last_counts_and_an_earlier_one_is_kept(root, inbound):
     submit(inbound, text="first")
     collect(root)
