@@ -6,10 +6,12 @@
 
 import json
 import os
+import pwd
 import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.spawner import LocalProcessSpawner
 
 c = get_config()  # noqa: F821 (JupyterHub defines it)
@@ -40,8 +42,27 @@ c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
 c.JupyterHub.db_url = f"sqlite:///{STATE / 'hub.sqlite'}"
 c.JupyterHub.cleanup_servers = False  # a restart of the hub stops nobody's work
 
-# People log in with the name and the password that they have on this machine
-c.JupyterHub.authenticator_class = "pam"
+
+class AccountAuthenticator(PAMAuthenticator):
+    """People log in with the name and the password that they have on this machine.
+
+    The hub writes names in small letters. Nobody gets in whose account has another name than the hub would give them:
+    ``Ivy`` would become ``ivy``, who may be somebody else.
+    """
+
+    def authenticate(self, handler, data):
+        """Return the name if the password is right; None if not, or if the account has another name than the hub's."""
+        try:
+            account = pwd.getpwnam(data["username"]).pw_name
+        except (KeyError, ValueError):  # there is none, which takes as long to say as that the password is wrong
+            return super().authenticate(handler, data)
+        if account != self.normalize_username(data["username"]):
+            self.log.warning("The account %r has capital letters in its name: give it another", account)
+            return None
+        return super().authenticate(handler, data)
+
+
+c.JupyterHub.authenticator_class = AccountAuthenticator
 c.Authenticator.allowed_users = {HUB["instructor"]}
 c.Authenticator.allowed_groups = {HUB["group"]}
 

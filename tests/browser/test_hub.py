@@ -4,6 +4,7 @@ All are users of the system, who are removed afterwards. The instructor and two 
 with the commands of nbgrader, as somebody does in a terminal of the hub.
 """
 
+import asyncio
 import contextlib
 import csv
 import functools
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import types
 import urllib.request
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -25,6 +27,7 @@ from urllib.parse import urlsplit
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from traitlets.config import PyFileConfigLoader
 
 from browser import wait_until_loaded
 from classroom import (
@@ -504,6 +507,23 @@ def test_the_set_up_refuses_what_cannot_work_and_says_why(machine, tmp_path, wor
     assert done.returncode == 1
     assert done.stderr.startswith("Error: ") and says in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "hub").exists()
+
+
+@pytest.mark.parametrize(
+    ("account", "typed", "name"), [("ivy", "ivy", "ivy"), ("ivy", "IVY", "ivy"), ("Ivy", "Ivy", None)]
+)
+def test_nobody_becomes_another_whose_name_differs_in_capital_letters(tmp_path, monkeypatch, account, typed, name):
+    """`useradd` makes such names. Some directories of users, such as LDAP, find an account whatever the letters."""
+    shutil.copy(ROOT / "deploy" / "jupyterhub" / "jupyterhub_config.py", tmp_path)
+    settings = {"instructor": "ivy", "course": "course", "group": "students", "port": 800, "address": None}
+    (tmp_path / "hub.json").write_text(json.dumps(settings))
+    config = PyFileConfigLoader("jupyterhub_config.py", str(tmp_path)).load_config()
+    authenticator = config.JupyterHub.authenticator_class(config=config)
+    monkeypatch.setattr("pwd.getpwnam", lambda typed: types.SimpleNamespace(pw_name=account, pw_gid=0))
+    monkeypatch.setattr("pamela.authenticate", lambda *words, **more: None)  # the password is right
+    monkeypatch.setattr("pamela.check_account", lambda *words, **more: None)
+    found = asyncio.run(authenticator.get_authenticated_user(None, {"username": typed, "password": "right"}))
+    assert (found and found["name"]) == name
 
 
 def test_only_the_instructor_and_students_get_in(people, hub, chromium):
