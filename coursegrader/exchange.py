@@ -28,6 +28,7 @@ from coursegrader.roster import FILE, read_roster
 from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
+MAX_FOLDERS = 100  # of a user that are looked into
 MOST_FOLDERS = 5  # of a student that are tried
 FUSE = Path("/dev/fuse")
 MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
@@ -152,17 +153,11 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
         A few for the folders of one user, and how many more there are.
     """
     found, notes = {}, {}
-    for student, path in of_lab(inbound, lab):
+    for student, path, owner in of_lab(inbound, lab, notes):
         try:
             with opened(path, student) as folder:
                 found.setdefault(student, []).append((changed(folder), path))
         except LeftOut as error:
-            try:
-                owner = path.lstat().st_uid
-            except FileNotFoundError:
-                continue
-            except OSError:  # a file system that a student mounted there may refuse everybody else, root included
-                owner = student
             notes.setdefault(owner, []).append(str(error))
     folders = {student: [path for _, path in sorted(some, reverse=True)] for student, some in found.items()}
     return folders, [note for some in notes.values() for note in first_of(some)]
@@ -171,7 +166,7 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
 def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:
     """Return the names of the notebooks that each student handed in, by student and secret, the latest last."""
     found = {}
-    for student, path in of_lab(inbound, lab):
+    for student, path, _ in of_lab(inbound, lab, {}):
         with suppress(LeftOut), opened(path, student) as folder:
             stems = [Path(name).stem for name in entries(folder) if name.endswith(".ipynb") and is_text(name)]
             found.setdefault(student, []).append((changed(folder), read_secret(folder), sorted(stems)[:MOST_NAMES]))
@@ -180,12 +175,30 @@ def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:
     return {student: {secret: stems for _, secret, stems in some if secret} for student, some in found.items()}
 
 
-def of_lab(inbound: Path, lab: str) -> Iterator[tuple[str, Path]]:
-    """Yield the student and the path of each folder in the exchange that has the name of a submission of a lab."""
+def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterator[tuple[str, Path, int | str]]:
+    """Yield the folders in the exchange that have the name of a submission of a lab: student, path and owner.
+
+    Of each owner, these are the latest `MAX_FOLDERS`; if there are more, `notes` says so.
+    """
+    found = {}
     for path in sorted(inbound.iterdir()):
         student, *rest = path.name.split("+")
-        if len(rest) >= 2 and rest[0] == lab:
-            yield student, path
+        if len(rest) < 2 or rest[0] != lab:
+            continue
+        try:
+            state = path.lstat()
+            owner, time_of = state.st_uid, state.st_ctime
+        except FileNotFoundError:
+            continue
+        except OSError:  # a file system that a student mounted there may refuse everybody else, root included
+            owner, time_of = student, 0.0
+        found.setdefault(owner, []).append((time_of, path, student))
+    for owner, some in found.items():
+        if len(some) > MAX_FOLDERS:
+            who = shown(owner) if isinstance(owner, str) else name_of(owner)
+            notes[owner] = [f"{who} has {len(some)} folders in the exchange; the latest {MAX_FOLDERS} are looked into."]
+        for _, path, student in sorted(some)[-MAX_FOLDERS:]:
+            yield student, path, owner
 
 
 @contextmanager

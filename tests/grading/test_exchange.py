@@ -15,7 +15,7 @@ from nbgrader.utils import notebook_hash
 from classroom import put_gradebook
 from coursegrader import collect as collect_module
 from coursegrader.collect import refusals
-from coursegrader.exchange import MAX_ENTRIES, LeftOut, opened
+from coursegrader.exchange import MAX_ENTRIES, MAX_FOLDERS, LeftOut, names, opened
 from coursegrader.labs import nbgrader_config, read_lab
 from coursegrader.submissions import read_timestamp
 from paths import ROOT
@@ -175,6 +175,18 @@ def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):
     said = collect(root)
     assert f"of {ME}: it has more than {MAX_ENTRIES} files" in said
     assert not collected(root).exists()
+
+
+def test_of_very_many_folders_of_a_user_the_latest_are_looked_into(root, inbound):
+    submit(inbound, text="old", secret="1" * 128)
+    time.sleep(0.1)
+    for number in range(MAX_FOLDERS - 1):
+        (inbound / f"{ME}+{LAB}+2026-03-02 10:00:00+{number:03}").mkdir()
+    submit(inbound, text="new")
+    said = collect(root)
+    assert f"{ME} has {MAX_FOLDERS + 1} folders in the exchange" in said
+    assert "new" in (collected(root) / f"{LAB}.ipynb").read_text()
+    assert set(names(inbound, LAB)[ME]) == {SECRET}
 
 
 def test_a_folder_whose_files_cannot_be_seen_is_left_out_and_stops_nobody(root, inbound, monkeypatch):
