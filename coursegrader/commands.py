@@ -2,8 +2,11 @@
 
 import argparse
 import dataclasses
+import getpass
 import json
 import os
+import platform
+import shlex
 import sys
 from functools import partial
 from importlib.util import find_spec
@@ -106,7 +109,8 @@ def add_commands(command):
     says, example = "mark a written answer of the whole class on one page", "mlcourse mark lab-01-toy-regression"
     one = for_lab("mark", mark, says, example)
     one.add_argument("answer", metavar="ANSWER", nargs="?", help="the written answer, if the lab has several")
-    one.add_argument("--port", type=whole_number, default=0, metavar="N", help="the port (default: a free one)")
+    says = "on a machine with other users: show the page through ssh alone, as the command then says"
+    one.add_argument("--socket", action="store_true", help=says)
 
     says, example = "write a page for each student", "mlcourse feedback lab-01-toy-regression --archive feedback.zip"
     one = for_lab("feedback", feedback, says, example)
@@ -356,12 +360,17 @@ def name_the_ungraded(options):
 def mark(options):
     """Serve the page on which a written answer of the class is marked, until Ctrl-C."""
     from coursegrader.labs import nbgrader_config
-    from coursegrader.mark import serve
+    from coursegrader.mark import ADDRESS, serve
 
-    def started(address):
-        print(f"Open {address}\nPress Ctrl-C here when you are done: what you typed is stored.", flush=True)
+    def started(where, page):
+        port = where
+        if options.socket:
+            port, me = 9000, f"{getpass.getuser()}@{platform.node()}"
+            print(f"On your own machine, type: ssh -L {port}:{shlex.quote(str(where))} {me}")
+        print(f"Open http://{ADDRESS}:{port}{page}")
+        print("Press Ctrl-C here when you are done: what you typed is stored. Close the page, too.", flush=True)
 
-    serve(known(options), options.root, options.answer, nbgrader_config(options.root), options.port, started)
+    serve(known(options), options.root, options.answer, nbgrader_config(options.root), options.socket, started)
 
 
 def feedback(options):

@@ -33,6 +33,7 @@ TEMPLATE = Path(__file__).with_name("mark.html.jinja")
 SCHEME = re.compile(r"### BEGIN MARK SCHEME\n(.*?)### END MARK SCHEME", re.DOTALL)
 LONGEST_COMMENT = 20_000
 ADDRESS = "127.0.0.1"
+SOCKET = "mark.sock"
 
 
 @dataclass
@@ -245,7 +246,12 @@ def application(lab: str, root: Path, question: Question, config: Config, token:
 
 
 def serve(
-    lab: str, root: Path, grade_id: str | None, config: Config, port: int = 0, started: Callable[[str], None] = print
+    lab: str,
+    root: Path,
+    grade_id: str | None,
+    config: Config,
+    socket: bool = False,
+    started: Callable[[int | Path, str], None] = print,
 ) -> None:
     """Show the page until Ctrl-C.
 
@@ -258,28 +264,42 @@ def serve(
         The written answer; it may be left out if the lab has one.
     config : traitlets.config.Config
         nbgrader's configuration.
-    port : int, default 0
-        0 takes one that is free.
+    socket : bool, default False
+        Listen at a socket in the folder of the course, which is its owner's alone, instead of a free port. As soon as
+        the command has ended, any user of the machine may take the port, and answer the page that is still open.
     started : callable
-        Called with the page's address.
+        Called with the port or the path of the socket, and what follows the host and the port in the page's address.
 
     Raises
     ------
     GradingError
-        If there is no such answer, or if the port is taken.
+        If there is no such answer, or if the socket cannot be made.
     """
     asked, token = question(lab, root, grade_id, config), secrets.token_urlsafe(24)
 
     async def run():
-        try:
-            sockets = bind_sockets(port, ADDRESS)
-        except OSError as error:
-            raise GradingError(f"the port {port} cannot be used ({error.strerror}): choose another --port") from None
+        if socket:
+            sockets, where = [_bind_socket(root / SOCKET)], root / SOCKET
+        else:
+            sockets = bind_sockets(0, ADDRESS)
+            where = sockets[0].getsockname()[1]
         HTTPServer(application(lab, root, asked, config, token)).add_sockets(sockets)
-        started(f"http://{ADDRESS}:{sockets[0].getsockname()[1]}/?token={token}")
+        started(where, f"/?token={token}")
         await asyncio.Event().wait()
 
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
         return
+    finally:
+        if socket and (root / SOCKET).is_socket():
+            (root / SOCKET).unlink()
+
+
+def _bind_socket(path):
+    try:
+        from tornado.netutil import bind_unix_socket  # which Windows has not
+
+        return bind_unix_socket(str(path), mode=0o600)
+    except (ImportError, OSError, ValueError) as error:
+        raise GradingError(f"{path} cannot be a socket ({error}): leave --socket out") from None

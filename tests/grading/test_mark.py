@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import re
+import socket
+import stat
 import threading
 
 import nbformat
@@ -15,7 +18,7 @@ from traitlets.config import Config
 
 from classroom import Classroom
 from coursegrader import GradingError
-from coursegrader.mark import answers, application, question, store
+from coursegrader.mark import answers, application, question, serve, store
 
 LAB, TOKEN = "lab-01", "a-token"
 SCHEME = "### BEGIN MARK SCHEME\n2 points for $\\sigma^2$\n### END MARK SCHEME"
@@ -220,3 +223,24 @@ def test_what_cannot_be_stored_is_answered_with_the_reason(room, ask):
         assert ask("PUT", f"/mark/{one.key}", given or ["x"], X_Token=TOKEN)[0] == status
     status, text = ask("PUT", f"/mark/{'0' * 32}", {"points": 1}, X_Token=TOKEN)
     assert status == 409 and "not in the gradebook any more" in json.loads(text)["error"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such sockets for tornado")
+def test_with_a_socket_nobody_but_its_owner_answers_the_page_or_reads_it(room):
+    """A port could be taken by any user of the machine as soon as the command has ended."""
+    seen = []
+
+    def started(where, page):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(where))
+        seen.extend([where, stat.S_IMODE(where.stat().st_mode), page.partition("=")[0]])
+        raise KeyboardInterrupt
+
+    serve(LAB, room.root, "essay", room.config, socket=True, started=started)
+    assert seen == [room.root / "mark.sock", 0o600, "/?token"] and not seen[0].exists()
+
+
+def test_a_socket_that_cannot_be_made_is_named(room):
+    (room.root / "mark.sock").mkdir()
+    with pytest.raises(GradingError, match=r"mark\.sock cannot be a socket .*: leave --socket out"):
+        serve(LAB, room.root, "essay", room.config, socket=True)
