@@ -22,8 +22,9 @@ from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.utils import notebook_hash
 
 from coursegrader import GradingError
-from coursegrader.collect import collect_folder, first_of, keep_refusals, of_one_identifier
+from coursegrader.collect import Collected, collect_folder, first_of, keep_refusals, of_one_identifier
 from coursegrader.files import write_whole
+from coursegrader.people import Person
 from coursegrader.roster import FILE, read_roster
 from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
@@ -50,7 +51,7 @@ class Collect(ExchangeCollect):
                 f"Every user of this machine may open {FUSE}, and with it change a submission without a new time: see "
                 "the page On a JupyterHub, and collect right after the deadline."
             )
-        people, alike, collected = self.people(root), of_one_identifier(folders), []
+        people, alike, collected = people_of(self), of_one_identifier(folders), []
         for student, paths in folders.items():
             if student in alike:
                 notes.append(f"Left out {shown(paths[0].name)}: {alike[student]}.")
@@ -66,18 +67,27 @@ class Collect(ExchangeCollect):
             if one.path and read_secret(one.path.parent) is None:
                 (one.path.parent / SECRET).write_text(secrets.token_hex(64), encoding="ascii")
                 one.notes.append("Handed in without nbgrader, so the feedback cannot be fetched with it.")
-            notes += [f"{shown(one.student)}: {note}" for note in one.notes]
         for note in notes:
             self.log.warning(note)
-        taken = sum(one.path is not None for one in collected)
-        self.log.info(f"Collected {taken} of {len(collected)} submissions of {lab} in {root / 'submitted'}")
+        tell(self, collected)
 
-    def people(self, root):
-        """Return the people on the roster, if there is one."""
-        if not (root / FILE).exists():
-            return []
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            return read_roster(gradebook, root)
+
+def people_of(step) -> list[Person]:
+    """Return the people on the roster, if there is one, for a step of nbgrader."""
+    root = Path(step.coursedir.root)
+    if not (root / FILE).exists():
+        return []
+    with Gradebook(step.coursedir.db_url, step.coursedir.course_id) as gradebook:
+        return read_roster(gradebook, root)
+
+
+def tell(step, collected: list[Collected]) -> None:
+    """Write to the log of a step of nbgrader what is odd, and how many submissions were collected."""
+    for one in collected:
+        for note in one.notes:
+            step.log.warning(f"{shown(one.student)}: {note}")
+    taken, where = sum(one.path is not None for one in collected), Path(step.coursedir.root) / "submitted"
+    step.log.info(f"Collected {taken} of {len(collected)} submissions of {step.coursedir.assignment_id} in {where}")
 
 
 def collect_latest(lab, student, paths, root, people):
