@@ -123,13 +123,13 @@ def text_of(page: str) -> str:
     return (ROOT / "book" / f"{page}.md").read_text("utf-8")
 
 
-def read_decisions() -> dict:
-    """Return what ``rules.yml`` says: the decisions by page, and the number of sentences without one."""
+def read_decisions() -> dict[str, dict[str, str]]:
+    """Return the decisions of ``rules.yml`` by page: the first words of a sentence, and why it needs no claim."""
     return yaml.safe_load(DECISIONS.read_text("utf-8"))
 
 
 if __name__ == "__main__":
-    decided = read_decisions()["decided"]
+    decided = read_decisions()
     for page in sys.argv[1:] or CHAPTER_PAGES:
         for one in undecided(text_of(page), decided.get(page, {})):
             print(f"{page}, {one.section.lstrip('# ')} ({one.kind}): {one.text}\n")
