@@ -154,9 +154,11 @@ const forgetAnswers = () => {
 const forgets = (() => {
   const quizzes = [...document.querySelectorAll("fieldset.quiz")];
 
-  const toNumber = (text) => {
-    const plain = text.trim().replace(",", ".").replace("−", "-");
-    return plain === "" ? NaN : Number(plain);
+  // What a text may mean: a comma is that of a decimal fraction, or of thousands as in 4,217. A sign for per cent is left out.
+  const toNumbers = (text) => {
+    const plain = text.replace("−", "-").replace(/\s+|%$/g, "");
+    const whole = /^-?[1-9]\d{0,2}(,\d{3})+(\.\d*)?$/.test(plain) ? [plain.replaceAll(",", "")] : [];
+    return [plain.replace(",", "."), ...whole].filter((one) => one !== "").map(Number).filter((one) => !Number.isNaN(one));
   };
 
   return quizzes.map((quiz) => {
@@ -191,12 +193,17 @@ const forgets = (() => {
     const find = (answer) => {
       if (isChoice) return explanations.find((one) => one.dataset.key === answer);
       const tolerance = Number(inputs[0].dataset.tolerance) * (1 + 1e-6);
-      return explanations.find((one) => Math.abs(toNumber(answer) - Number(one.dataset.value)) <= tolerance);
+      return explanations.find((one) => distance(answer, one) <= tolerance);
+    };
+    const distance = (answer, one) => Math.min(...toNumbers(answer).map((number) => Math.abs(number - Number(one.dataset.value))));
+    const isNearlyRight = (answer) => {
+      const right = explanations.find((one) => one.querySelector(".quiz-why.right"));
+      return distance(answer, right) < 0.05 * Math.abs(Number(right.dataset.value));
     };
 
     const check = () => {
       const answer = given();
-      if (isChoice ? !answer : Number.isNaN(toNumber(answer))) {
+      if (isChoice ? !answer : !toNumbers(answer).length) {
         say("missing", isChoice ? "Choose an answer first." : "Type a number first, such as 0.25.");
         inputs[0].focus();
         return;
@@ -205,6 +212,8 @@ const forgets = (() => {
       if (explanation) {
         const why = explanation.querySelector(".quiz-why");
         say(why.classList.contains("right") ? "right" : "wrong", ...why.cloneNode(true).childNodes);
+      } else if (isNearlyRight(answer)) {
+        say("wrong", "✗ Nearly. Give more digits, or compute it once more.");
       } else {
         say("wrong", "✗ Not right, and none of the usual mistakes. How to get the number stands under “Answer”.");
       }

@@ -376,6 +376,28 @@ def test_questions_are_answered_by_keyboard_and_forgotten(chromium, address):
     context.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "write", "verdict"),
+    [
+        ("linear-models/wrong-assumptions", lambda right: f"{right:,.0f}", "Right."),
+        ("linear-models/wrong-assumptions", lambda right: f"{right:,.0f}".replace(",", " "), "Right."),
+        ("linear-models/wrong-assumptions", lambda right: f"{1.03 * right:.0f}", "Nearly."),
+        ("linear-models/from-numbers-to-classes", lambda right: f"{right:g} %", "Right."),
+        ("linear-models/logistic-regression", lambda right: f"{right:g}".replace(".", ","), "Right."),
+        ("linear-models/logistic-regression", lambda right: "about two", "Type a number first"),
+    ],
+)
+def test_a_number_is_read_as_people_write_it(chromium, address, name, write, verdict):
+    page = chromium.new_page()
+    page.goto(f"{address}/book/{name}.html")
+    quiz = page.locator("css:light=fieldset.quiz:has(input[type=text])").first
+    right = float(quiz.locator("li:has(.quiz-why.right)").get_attribute("data-value"))
+    quiz.locator("input").fill(write(right))
+    quiz.locator(".quiz-check").click()
+    assert verdict in verdict_of(quiz)
+    page.close()
+
+
 def test_without_a_script_and_in_print_the_answers_of_the_questions_are_there(chromium, address):
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
