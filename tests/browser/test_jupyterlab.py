@@ -125,6 +125,15 @@ def test_a_wrong_answer_gets_its_hint_with_a_link_in_the_notebook_and_from_valid
     opened.value.close()
 
 
+def test_beside_an_answer_that_is_no_python_the_checks_show_no_earlier_result(student):
+    assert student.saved(CHECK)["outputs"]
+    student.answer(EXERCISE, "def mean_squared_error(:")
+    student.page.get_by_role("button", name="Check exercise").click()
+    student.page.locator(".jp-Notebook .jp-OutputArea-output").filter(has_text="SyntaxError").first.wait_for()
+    student.idle()
+    assert not student.saved(CHECK)["outputs"]
+
+
 def test_the_title_of_an_exercise_in_the_results_leads_to_it(student):
     student.page.get_by_role("button", name="Exercise 7 ·").click()
     active = student.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
@@ -186,6 +195,14 @@ def test_a_lab_that_was_begun_opens_at_the_first_exercise_that_is_open(page, fol
     active = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell.jp-mod-active")
     active.get_by_role("heading", name="Exercise 2 ·").wait_for()
     assert active.is_visible() and active.get_attribute("data-windowed-list-index") == str(second)
+    # The kernel is new: the cells above the exercises run too
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").get_by_role("button", name="Check exercise").click()
+    other, first = Student(page, path), next(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+    for _ in range(60):
+        if other.save()[first]["execution_count"] == 1:
+            return
+        page.wait_for_timeout(500)
+    raise TimeoutError("the cells above the exercises did not run")
 
 
 def test_nothing_was_asked_of_another_host(page):

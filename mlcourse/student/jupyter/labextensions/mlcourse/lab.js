@@ -83,16 +83,22 @@
     notebook.scrollToItem(index, "start");
   };
 
-  // Run the code cells between two headings, around the active cell
+  // Run the code cells between two headings, around the active cell, and in a new kernel first those above all exercises
   const runSection = async (panel) => {
     const { NotebookActions } = await load("@jupyterlab/notebook");
     const cells = panel.content.widgets;
+    const isCode = ({ model }) => model.type === "code";
+    await panel.sessionContext.ready;
+    const reply = await panel.sessionContext.session.kernel.requestExecute({ code: "", silent: true }).done;
+    const exercise = cells.findIndex(({ model }) => /^## Exercise/m.test(model.sharedModel.getSource()));
+    const above = reply.content.execution_count > 1 ? [] : cells.slice(0, Math.max(exercise, 0)).filter(isCode);
     const begins = ({ model }) => model.type === "markdown" && /^##? /m.test(model.sharedModel.getSource());
     let first = panel.content.activeCellIndex;
     while (first > 0 && !begins(cells[first])) first -= 1;
     let last = first + 1;
     while (last < cells.length && !begins(cells[last])) last += 1;
-    const code = cells.slice(first, last).filter(({ model }) => model.type === "code");
+    const code = [...new Set([...above, ...cells.slice(first, last).filter(isCode)])];
+    for (const { model } of code) model.clearExecution(); // a check that is not reached must not show an earlier result
     await NotebookActions.runCells(panel.content, code, panel.sessionContext);
   };
 
