@@ -533,8 +533,8 @@ def _missing(exercise, error):
             return f"{exercise} is not written yet: {NOT_WRITTEN}"
         reason = _shorten(text if kind == "CheckFailed" else f"{kind}: {text}").rstrip(".: ")
         return f"{exercise}: {error}, since the cell that defines it stopped ({reason}): mend that cell and run it"
-    run_above = "if a cell above defines it, run the cells above first (Run, Run All Above Selected Cell)"
-    return f"{exercise}: {error}: write it in the cell of its exercise, mind the spelling, and run that cell; {run_above}"
+    todo = "write it in the cell of its exercise, mind the spelling, and run that cell and those above"
+    return f"{exercise}: {error}: {todo}"
 
 
 def _stopped_cells():
