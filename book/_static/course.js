@@ -59,7 +59,7 @@ const loadSearch = () => {
   }
 };
 if (document.querySelector(".bd-search-container")) loadSearch();
-else document.querySelector("#pst-search-dialog").addEventListener("focusin", loadSearch, { once: true });
+else document.querySelector("#pst-search-dialog")?.addEventListener("focusin", loadSearch, { once: true });
 
 /* Paper is white: a page is printed in the light theme, whatever the screen shows. */
 let shown;

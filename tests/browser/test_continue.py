@@ -81,7 +81,7 @@ def test_a_reader_finds_the_place_the_pages_and_the_questions_the_next_day(conte
 
     page.goto(f"{base}/book/index.html")
     box = page.locator(".continue")
-    assert "Continue: 1.2. The words, section “Instances as points”, read yesterday." in words(box)
+    assert "Continue: 1.2. Terminology, section “Instances as points”, read yesterday." in words(box)
     assert f"1 of {sum(len(pages) - 1 for pages in PAGES_OF.values())} pages read, 1 of" in words(box)
     assert "on this device only" in words(box)
     done = f"1 of {n_pages} pages read, 1 of {of_chapter} questions answered"

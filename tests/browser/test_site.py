@@ -179,10 +179,10 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
 def test_the_first_screen_of_the_book_shows_a_picture_and_the_page_is_short(chromium, address, width, height):
     page = chromium.new_page(viewport={"width": width, "height": height})
     page.goto(f"{address}/book/index.html")
-    picture = page.locator("div.explore img").bounding_box()
+    picture = page.locator("div.explore img.light-figure").bounding_box()
     assert picture["y"] + 0.8 * picture["height"] < height and picture["width"] > 300
     article = page.locator("article").bounding_box()
-    cards = page.locator(".chapter-cards img").evaluate_all(
+    cards = page.locator(".chapter-cards img.light-figure").evaluate_all(
         "all => all.map((one) => one.getBoundingClientRect().width)"
     )
     page.close()
