@@ -17,11 +17,12 @@ from docutils import nodes
 
 INDEX = "_static/search-index.js"
 DESCRIPTION_CHARACTERS = 155
-# Signs, folded code, what a question hides, and what cells print
+# Signs, folded code, questions asked again, what a question hides, and what cells print
 LEFT_OUT = (
-    ".headerlink, .eqno, script, style, .tag_claim, .tag_hide-input > details, fieldset.quiz details, .quiz-buttons, "
-    ".cell_output pre, .cell_output table"
+    ".headerlink, .eqno, script, style, .tag_claim, .tag_hide-input > details, .recall, fieldset.quiz details, "
+    ".quiz-buttons, .cell_output pre, .cell_output table"
 )
+IMPORT = re.compile(r"^(?:import|from) .*\n*", re.M)
 BLOCKS = ["p", "li", "dt", "dd", "tr", "td", "th", "div", "figcaption", "summary", "legend", "label", "br"]
 DRAWN = '<span class="katex-html" aria-hidden="true">'
 ACCENTS = {"^": "\u0302", "ˆ": "\u0302", "~": "\u0303", "˜": "\u0303", "ˉ": "\u0304", "¯": "\u0304", "˙": "\u0307"}
@@ -117,6 +118,7 @@ def _section(page, section, heading):
     anchor = "" if heading.name == "h1" else section["id"]
     title = _words(heading.extract())
     code = "\n".join(cell.extract().get_text().strip() for cell in section.find_all(class_="cell_input"))
+    code = IMPORT.sub("", code)  # each page has them: a name is found where it is used
     return Section(page, anchor, title, _words(section), code)
 
 
