@@ -19,7 +19,7 @@ class Student:
 
     def go_to(self, name):
         """Select a cell by its grade_id."""
-        self.page.locator(".jp-Notebook").evaluate("notebook => notebook.focus()")  # a button may have the focus
+        self._focus()
         self.page.keyboard.press("Escape")
         self.page.keyboard.press("Escape")
         number = [grade_id(cell) for cell in self.cells].index(name)
@@ -34,6 +34,9 @@ class Student:
             for _ in range(abs(steps)):
                 self.page.keyboard.press("ArrowDown" if steps > 0 else "ArrowUp")
         raise TimeoutError(f"the cursor did not come to {name}")
+
+    def _focus(self):
+        self.page.locator(".jp-Notebook:visible").evaluate("notebook => notebook.focus()")
 
     def answer(self, name, text):
         cell = self.go_to(name)
@@ -80,14 +83,17 @@ class Student:
         raise TimeoutError(f"cells that did not run: {counts}")
 
     def save(self):
+        """Save the notebook, again as long as it changes meanwhile, and return its cells."""
         unsaved = self.page.locator(".jp-DirtyIndicator, .lm-mod-current.jp-mod-dirty")
         for _ in range(30):
-            self.page.keyboard.press("ControlOrMeta+s")
-            self.page.wait_for_timeout(500)
-            if not unsaved.count():
+            self._focus()  # the keys of a tab with results save nothing
+            with self.page.expect_response(_is_saved):
+                self.page.keyboard.press("ControlOrMeta+s")
+            with contextlib.suppress(PlaywrightTimeout):
+                unsaved.first.wait_for(state="detached", timeout=1000)
                 break
-            self.page.wait_for_timeout(1000)  # the notebook changed while it was saved
-        unsaved.wait_for(state="detached")
+        else:
+            raise TimeoutError("the notebook stays unsaved")
         return read(self.path)["cells"]
 
     def press(self, button):
@@ -102,3 +108,7 @@ class Student:
 def grade_id_of(cell):
     """Return the grade_id of a cell as `mlcourse.student.notebooks.read` returns it, None if it has none."""
     return cell["metadata"].get("nbgrader", {}).get("grade_id")
+
+
+def _is_saved(response):
+    return response.request.method == "PUT" and "/api/contents/" in response.url

@@ -83,6 +83,11 @@
     notebook.scrollToItem(index, "start");
   };
 
+  // Return whether the cells below one are not to run, because it raised an error that is none of a check
+  const stops = ({ model }) =>
+    !model.getMetadata("tags")?.includes("raises-exception")
+    && Array.from({ length: model.outputs.length }, (_, at) => model.outputs.get(at)).some(({ type }) => type === "error");
+
   // Run the code cells between two headings, around the active cell, and in a new kernel first those above all exercises
   const runSection = async (panel) => {
     const { NotebookActions } = await load("@jupyterlab/notebook");
@@ -99,7 +104,10 @@
     while (last < cells.length && !begins(cells[last])) last += 1;
     const code = [...new Set([...above, ...cells.slice(first, last).filter(isCode)])];
     for (const { model } of code) model.clearExecution(); // a check that is not reached must not show an earlier result
-    await NotebookActions.runCells(panel.content, code, panel.sessionContext);
+    for (const cell of code) { // one after the other: the kernel drops after an error only what it has received by then
+      await NotebookActions.runCells(panel.content, [cell], panel.sessionContext);
+      if (stops(cell)) return;
+    }
   };
 
   const activate = (app) => {
