@@ -9,6 +9,7 @@ for the buttons of the formgrader.
 import glob
 import itertools
 import os
+import re
 import secrets
 import stat
 import time
@@ -32,6 +33,7 @@ MAX_ENTRIES = 1000  # of a folder that a student hands in
 MAX_FOLDERS = 100  # of a user that are looked into
 MOST_FOLDERS = 5  # of a student that are tried
 FUSE = Path("/dev/fuse")
+MOUNTS = Path("/proc/self/mountinfo")
 MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
 
 
@@ -190,10 +192,15 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
 
     Of each owner, these are the latest `MAX_FOLDERS`; if there are more, `notes` says so.
     """
-    found = {}
+    found, mounted = {}, mounted_in(inbound)
     for path in sorted(inbound.iterdir()):
         student, *rest = path.name.split("+")
         if len(rest) < 2 or rest[0] != lab:
+            continue
+        if path.name in mounted:
+            notes.setdefault(student, []).append(
+                f"Left out {shown(path.name)}: a file system is mounted in it, and whoever serves it need not answer."
+            )
             continue
         try:
             state = path.lstat()
@@ -206,9 +213,22 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
     for owner, some in found.items():
         if len(some) > MAX_FOLDERS:
             who = shown(owner) if isinstance(owner, str) else name_of(owner)
-            notes[owner] = [f"{who} has {len(some)} folders in the exchange; the latest {MAX_FOLDERS} are looked into."]
+            notes.setdefault(owner, []).append(
+                f"{who} has {len(some)} folders in the exchange; the latest {MAX_FOLDERS} are looked into."
+            )
         for _, path, student in sorted(some)[-MAX_FOLDERS:]:
             yield student, path, owner
+
+
+def mounted_in(inbound: Path) -> set[str]:
+    """Return the names of the folders in the exchange in which a file system is mounted."""
+    if not MOUNTS.exists():
+        return set()
+    escaped = [line.split()[4] for line in MOUNTS.read_bytes().splitlines()]
+    points = [re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), point) for point in escaped]
+    folder = inbound.resolve()
+    within = [path.relative_to(folder) for path in map(Path, map(os.fsdecode, points)) if path.is_relative_to(folder)]
+    return {path.parts[0] for path in within if path.parts}
 
 
 @contextmanager

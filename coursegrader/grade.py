@@ -162,6 +162,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                 f"the gradebook has other cells or points of {lab} ({cells}): type mlcourse release {lab}"
             )
         stored = ResultCache(root, limits)
+        stored.prune()
         running = {}
 
         def finish(prepared, result):

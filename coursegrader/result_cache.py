@@ -5,8 +5,10 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +24,7 @@ from coursegrader.submissions import MAX_BYTES, by_date
 from coursegrader.worker import ROOT
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
+KEPT_DAYS = 200  # longer than a term
 # The modules that run a submission
 EXECUTION = ["channel", "limits", "names", "needed_cells", "protocol", "sandbox", "seccomp", "serialization"]
 EXECUTION += ["student_runner", "test_runner", "worker"]
@@ -95,10 +98,21 @@ class ResultCache:
 
     def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
         """Return the stored result of a notebook with these words of the secret, or None."""
+        path = self._path(cells, words)
         try:
-            return json.loads(self._path(cells, words).read_text("utf-8", "surrogatepass"))
+            result = json.loads(path.read_text("utf-8", "surrogatepass"))
+            os.utime(path)  # `prune` deletes what is not used
         except (OSError, ValueError):
             return None
+        return result
+
+    def prune(self) -> None:
+        """Delete the results that were not used for `KEPT_DAYS` days."""
+        before = time.time() - KEPT_DAYS * 24 * 3600
+        for path in self.folder.glob("?" * 64 + ".json"):
+            with contextlib.suppress(OSError):  # another grading deleted it
+                if path.stat().st_mtime < before:
+                    path.unlink()
 
     def store(self, cells: list[Cell], words: Sequence[int], result: dict) -> dict:
         """Store a result and return it. A result that a time limit decided is not stored: a second run may differ."""

@@ -21,6 +21,7 @@ import pytest
 from course import Lab, make_course
 from coursegrader import feedback, grade
 from coursegrader.labs import nbgrader_config
+from coursegrader.protocol import Cell, Limits
 from coursegrader.result_cache import ResultCache, fingerprint
 from coursegrader.submissions import by_date
 from mlcourse.cli import main
@@ -707,6 +708,20 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
     assert room.points() == {"ada": full, "ben": full}
     assert "2 marks of 2 students move" in room.type("regrade", LAB)[1]
     assert "No mark moves" in room.type("regrade", LAB)[1]
+
+
+def test_results_that_were_not_used_for_longer_than_a_term_are_deleted(tmp_path):
+    results = ResultCache(tmp_path, Limits())
+    old, used = ([Cell(name)] for name in ("old", "used"))
+    for cells in (old, used):
+        results.store(cells, [1], {"late": False})
+    (tmp_path / "_build" / "graded" / f"{LAB}.json").write_text("{}")
+    for path in results.folder.iterdir():
+        os.utime(path, (0, 0))
+    assert results.find(used, [1]) == {"late": False}
+    results.prune()
+    assert results.find(used, [1]) and results.find(old, [1]) is None
+    assert (results.folder / f"{LAB}.json").exists()
 
 
 def test_who_was_refused_at_collection_reads_why_until_something_is_collected(room):

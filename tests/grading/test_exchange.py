@@ -199,6 +199,35 @@ def test_a_folder_whose_files_cannot_be_seen_is_left_out_and_stops_nobody(root, 
     assert "it is no folder that can be read (Permission denied)" in collect(root)
 
 
+def test_a_folder_in_which_a_file_system_is_mounted_is_named_and_not_touched(root, inbound, tmp_path, monkeypatch):
+    """Whoever serves a file system of their own may never answer."""
+    mounted = submit(inbound, student="another")
+    submit(inbound)
+    mounts = tmp_path / "mountinfo"
+    point = str(mounted / "deep").replace(" ", "\\040")
+    odd = os.fsencode(inbound) + b"/\xff"
+    mounts.write_bytes(
+        b"30 1 8:1 / / rw - ext4 /dev/sda rw\n"
+        + b"".join(b"40 30 0:9 / %b rw - fuse.a a rw\n" % one for one in (point.encode(), odd))
+    )
+    monkeypatch.setattr("coursegrader.exchange.MOUNTS", mounts)
+    real_open, real_lstat, touched = os.open, Path.lstat, []
+
+    def opening(path, *rest, **options):
+        touched.append(Path(str(path)))
+        return real_open(path, *rest, **options)
+
+    def looking(path):
+        touched.append(path)
+        return real_lstat(path)
+
+    monkeypatch.setattr("coursegrader.exchange.os.open", opening)
+    monkeypatch.setattr(Path, "lstat", looking)
+    said = collect(root)
+    assert f"Left out {mounted.name}: a file system is mounted in it" in said
+    assert collected(root).exists() and mounted not in touched
+
+
 def test_a_folder_that_nobody_else_may_look_at_is_named_and_stops_nobody(root, inbound, monkeypatch):
     """Whoever mounts a file system of their own over their folder shuts out root, too."""
     mounted = submit(inbound, student="another")
