@@ -261,6 +261,7 @@ const forgets = (() => {
 
 /* --- What was read: pages of chapters whose end came into view, and the section where the reader was last. --- */
 (() => {
+  const LOOK_BACK = 60_000; // milliseconds on a page that was read before, until the place of the reader is there
   const root = new URL(document.documentElement.dataset.content_root, location).pathname;
   const nameOf = (link) => link.pathname.slice(root.length); // such as book/linear-models/solvers.html
   const links = [...document.querySelectorAll(".bd-sidebar-primary .toctree-l2 > a")]; // to the pages of all chapters
@@ -336,9 +337,11 @@ const forgets = (() => {
 
   const page = nameOf(location);
   if (!titles.has(page)) return;
+  const readBefore = isRead(page);
   let timer;
   const keepPlace = () => {
-    if (!document.hidden) keep("place", JSON.stringify({ page, time: Date.now(), ...section() }));
+    if (document.hidden || (readBefore && performance.now() < LOOK_BACK)) return;
+    keep("place", JSON.stringify({ page, time: Date.now(), ...section() }));
   };
   const keepPlaceSoon = () => {
     clearTimeout(timer);

@@ -108,6 +108,25 @@ def test_a_page_that_was_only_opened_is_not_read(context, address):
     assert "read" not in words(row(page, "the-words")) and not mark(page, "").count()
 
 
+def test_a_look_back_at_a_page_that_was_read_keeps_the_place_until_it_has_lasted(context, address):
+    page = context.new_page()
+    page.clock.install()
+    page.goto(f"{address}/book/{PAGES_OF[CHAPTER][1]}.html")
+    page.evaluate(TO_END)
+    page.locator(".bd-sidebar-primary .current > .read").wait_for(state="attached")
+    read(page, address, end=False)
+    page.goto(f"{address}/book/{PAGES_OF[CHAPTER][1]}.html")
+
+    def place_after(seconds):
+        page.clock.run_for(1000 * seconds)
+        page.evaluate("document.dispatchEvent(new Event('scroll'))")
+        page.clock.run_for(1000)
+        return page.evaluate("JSON.parse(localStorage.getItem('mlcourse place')).page")
+
+    assert place_after(30).endswith(f"{PAGE}.html")
+    assert place_after(60).endswith(f"{PAGES_OF[CHAPTER][1]}.html")
+
+
 def keep_read(page, names):
     """Keep pages as read, and tell this tab what the browser tells the others."""
     keep = "names.forEach((name) => localStorage.setItem(`mlcourse read-book/${name}.html`, 'yes'))"
