@@ -4,7 +4,9 @@ For every solution cell, the file holds under its grade_id
 
 - ``wrong``: answers that students give, each with the test cells that it ``loses`` and words of the message there,
 - ``right``: answers that keep every point, although they differ from the instructor's,
-- ``equivalent``: the mechanical mutants of the instructor's answer that no test cell can notice, each with the reason.
+- ``equivalent``: the mechanical mutants of the instructor's answer that no test cell can notice, each with the reason,
+- ``promises``: by the first words of each sentence that promises something (`coursegrader.promises`), the names of the
+  wrong answers that break it, or why no answer can.
 """
 
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 
 from coursegrader import GradingError
 
-PARTS = {"wrong": list, "right": list, "equivalent": dict}
+PARTS = {"wrong": list, "right": list, "equivalent": dict, "promises": dict}
 KINDS = {list: "a list", dict: "a mapping", str: "a text"}
 
 
@@ -63,6 +65,14 @@ def _check_exercise(given, exercise, tests):
             _check_texts(answer.get("loses", {}), f"{where}, loses")
             _check_names(answer.get("loses", {}), tests, "test cell", f"{where}, loses: the exercise")
     _check_texts(given["equivalent"], f"{exercise}, equivalent")
+    names = [answer["name"] for answer in given["wrong"]]
+    for words, held in given["promises"].items():
+        if isinstance(held, list):
+            _check_names(held, names, "wrong answer", f"{exercise}, promises, {words}: the exercise")
+    _check_texts(
+        {words: held for words, held in given["promises"].items() if not isinstance(held, list)},
+        f"{exercise}, promises",
+    )
 
 
 def _check_keys(given, keys, where):

@@ -23,6 +23,7 @@ from nbgrader.preprocessors import ClearSolutions
 from coursegrader.answers import read_answers
 from coursegrader.labs import ROOT, grade_id, grader, read_lab
 from coursegrader.mutants import mutants
+from coursegrader.promises import promises
 from coursegrader.trial import naming, solution_cells, test_cells, try_answers
 
 UNSOLVED = ("is not written yet", "is not defined")
@@ -70,7 +71,9 @@ class TestCell:
 class Exercise:
     """An exercise: the solution, all answers, its test cells as `tests` and their results as `cells`.
 
-    `equivalent` holds the mutants that the file of answers declares equivalent, with the reason for each.
+    `equivalent` holds the mutants that the file of answers declares equivalent, with the reason for each. `promised`
+    are the sentences of its text that promise something; `promises` holds, by the first words of each, the names of the
+    wrong answers that break it, or why no answer can.
     """
 
     name: str
@@ -78,6 +81,8 @@ class Exercise:
     answers: list[Answer]
     equivalent: dict[str, str]
     tests: list[NotebookNode]
+    promised: list[str]
+    promises: dict[str, list[str] | str]
 
     @property
     def cells(self) -> list[TestCell]:
@@ -85,6 +90,16 @@ class Exercise:
 
     def of_kind(self, kind: str) -> list[Answer]:
         return [answer for answer in self.answers if answer.kind == kind]
+
+    @property
+    def held(self) -> list[tuple[str, list[Answer] | str | None]]:
+        """Each promise with the wrong answers that break it, why no answer can, or None if the file says neither."""
+        wrong = {answer.name: answer for answer in self.of_kind("wrong")}
+        found = []
+        for sentence in self.promised:
+            how = next((how for words, how in self.promises.items() if sentence.startswith(words)), None)
+            found.append((sentence, [wrong[name] for name in how] if isinstance(how, list) else how))
+        return found
 
     @property
     def survivors(self) -> list[Answer]:
@@ -194,6 +209,8 @@ def audit(
             answers[name],
             given[name]["equivalent"],
             list(tests[name].values()),
+            promises(notebook, name),
+            given[name]["promises"],
         )
         for name, cell in cells.items()
     ]
@@ -377,6 +394,22 @@ def unexplained_mutants(audit: Audit) -> Iterator[str]:
                 yield f"{exercise.name}, declared equivalent, but no such mutant survives: {change}"
 
 
+def promises_that_nothing_holds(audit: Audit) -> Iterator[str]:
+    """Every promise is broken by a wrong answer that loses a point, or the file of answers says why none can."""
+    for exercise in audit.exercises:
+        for sentence, how in exercise.held:
+            if not how:
+                yield (
+                    f"{exercise.name}, nothing holds this promise: '{sentence}': name under `promises` the wrong "
+                    "answers that break it, or say why no answer can"
+                )
+            elif isinstance(how, list) and not any(answer.expected for answer in how):
+                yield f"{exercise.name}, the answers that break this promise keep every point: '{sentence}'"
+        for words in exercise.promises:
+            if sum(sentence.startswith(words) for sentence in exercise.promised) != 1:
+                yield f"{exercise.name}, not exactly one promise begins with '{words}': write more words, or delete it"
+
+
 RULES = (
     missing_tests,
     lost_by_the_instructor,
@@ -388,6 +421,7 @@ RULES = (
     exercises_without_right_answers,
     repeated_names,
     unexplained_mutants,
+    promises_that_nothing_holds,
 )
 
 

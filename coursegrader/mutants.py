@@ -4,6 +4,7 @@ Signatures, imports, docstrings and `raise` statements stay as they are.
 """
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Iterator
 
@@ -30,6 +31,8 @@ NAMES = {
     "var": ["std"],
     "std": ["var"],
 }
+CONVERSIONS = {"np.array", "np.asarray", "pd.Series", "pd.DataFrame", "list"}
+COPIES = {"copy", "reset_index", "to_numpy"}
 SKIPPED = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.arguments)
 
 
@@ -54,6 +57,8 @@ def mutants(code: str) -> Iterator[tuple[str, str]]:
             before = ast.unparse(context)
             _Replace(old, new).visit(tree)
             mutated, after = ast.unparse(tree), ast.unparse(new if context is old else context)
+            if isinstance(old, ast.FunctionDef):  # an argument is ignored
+                before, after = ast.unparse(old.args), ast.unparse([one for one in new.body if one not in old.body])
             _Replace(new, old).visit(tree)
             seen[mutated] += 1
             if mutated == original or seen[mutated] > 1:
@@ -100,6 +105,8 @@ def _variants(node, ancestors):
             yield ast.AugAssign(target, ARITHMETIC[type(op)](), value)
         case ast.Compare(left, [op], right):
             yield from (ast.Compare(left, [other()], right) for other in COMPARISONS.get(type(op), []))
+            if isinstance(op, ast.Eq) and not any(isinstance(one, ast.Constant) for one in (left, *right)):
+                yield ast.Call(ast.parse("np.isclose", mode="eval").body, [left, *right], [])
         case ast.BoolOp(op, values):
             yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
         case ast.UnaryOp(ast.Not() | ast.Invert(), operand):
@@ -113,6 +120,14 @@ def _variants(node, ancestors):
         case ast.Name(name, ast.Load()) if "train" in name or "test" in name:
             pair = ("train", "test") if "train" in name else ("test", "train")
             yield ast.Name(name.replace(*pair), ast.Load())
+        case ast.Attribute(ast.Name("self"), name, ast.Store()):  # shared by all instances
+            yield ast.Attribute(ast.parse("type(self)", mode="eval").body, name, ast.Store())
+        case ast.FunctionDef(args=ast.arguments(args=arguments, defaults=defaults)):
+            first = ast.get_docstring(node) is not None
+            for argument, default in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True):
+                ignored = copy.copy(node)
+                ignored.body = node.body[:first] + [_assigned(argument.arg, default)] + node.body[first:]
+                yield ignored
         case ast.Attribute(value, name, context):
             yield from (ast.Attribute(value, other, context) for other in NAMES.get(name, []))
         case ast.Return(value) if value is not None:
@@ -126,7 +141,17 @@ def _variants(node, ancestors):
                 yield ast.Dict(keys, [*values[:i], values[i + 1], values[i], *values[i + 2 :]])
         case ast.Expr() | ast.If(orelse=[]):
             yield ast.Pass()
+        case ast.For(target, iterated, body, others):  # the order of an argument is lost
+            if iterated_sorted := _sorted(iterated, ancestors):
+                yield ast.For(target, iterated_sorted, body, others, lineno=0)
+        case ast.comprehension(target, iterated, conditions):
+            if iterated_sorted := _sorted(iterated, ancestors):
+                yield ast.comprehension(target, iterated_sorted, conditions, 0)
         case ast.Call(function, positional, keywords):
+            if ast.unparse(function) in CONVERSIONS and positional:  # a list, an index, the caller's own array
+                yield positional[0]
+            if isinstance(function, ast.Attribute) and function.attr in COPIES:
+                yield function.value
             if len(positional) > 1:
                 yield ast.Call(function, [positional[1], positional[0], *positional[2:]], keywords)
             for keyword in keywords:
@@ -135,6 +160,19 @@ def _variants(node, ancestors):
                 for change in (ast.Add(), ast.Sub()):
                     stop = ast.BinOp(positional[-1], change, ast.Constant(1))
                     yield ast.Call(function, [*positional[:-1], stop], keywords)
+
+
+def _assigned(name, value):
+    return ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
+
+
+def _sorted(iterated, ancestors):
+    """Return the argument of a function that a loop goes through, sorted; None if it goes through anything else."""
+    functions = [above for above in ancestors if isinstance(above, ast.FunctionDef)]
+    names = {argument.arg for one in functions for argument in one.args.args}
+    if isinstance(iterated, ast.Name) and iterated.id in names:
+        return ast.Call(ast.Name("sorted", ast.Load()), [iterated], [])
+    return None
 
 
 def _neighbours(value, ancestors):

@@ -47,7 +47,25 @@ ANSWERS = {
         {"name": "the other way round", "code": "double = lambda x: x * 2"},
     ],
     "equivalent": {},
+    "promises": {},
 }
+PROMISING = SOURCE.replace(
+    "def double(x):\n",
+    '''def double(x):
+    """Double a number.
+
+    Parameters
+    ----------
+    x : float
+        Any number.
+
+    Returns
+    -------
+    float
+        Twice the number.
+    """
+''',
+)
 DIVISION = "double: `2 * x` -> `2 / x`"
 
 
@@ -136,6 +154,23 @@ def test_a_reason_for_a_mutant_that_is_caught_is_reported(problems, answers):
     assert problems(answers) == [f"double, declared equivalent, but no such mutant survives: {DIVISION}"]
 
 
+def test_each_promise_of_the_text_is_broken_by_a_wrong_answer_or_it_is_said_why_none_can(course, answers, tmp_path):
+    answers["promises"] = {"x: Any": "every answer takes a number", "float: Twice": ["the square", "one more"]}
+    result = audit(LAB, course({"double": answers}, PROMISING))
+    assert not result.problems
+    text = text_of(write_page(result, tmp_path / "audit.html"))
+    assert "no answer: every answer takes a number" in text and "the square: double-1" in text
+
+
+def test_a_promise_that_nothing_holds_is_reported(problems, answers):
+    answers["promises"] = {"x: Any": [], "float: Two": "an old sentence"}
+    assert problems(answers, PROMISING) == [
+        f"double, nothing holds this promise: '{sentence}': name under `promises` the wrong answers that break it, or "
+        "say why no answer can"
+        for sentence in ("x: Any number.", "float: Twice the number.")
+    ] + ["double, not exactly one promise begins with 'float: Two': write more words, or delete it"]
+
+
 def test_a_right_answer_that_loses_points_is_reported(problems, answers):
     answers["right"][0]["code"] = "double = lambda x: [x + x]"
     [problem] = problems(answers)
@@ -206,7 +241,7 @@ OF_ANOTHER_CELL = {**ANSWERS, "wrong": [{**ANSWERS["wrong"][0], "loses": {"doubl
         ({}, "the solution cell double has no answers: write some under its name"),
         ({"double": ANSWERS, "halve": ANSWERS}, "the lab has no solution cell 'halve': write one of double"),
         ({"double": None}, "double must be a mapping, not None"),
-        ({"double": {"right": []}}, "double must have the keys wrong, right, equivalent, not right"),
+        ({"double": {"right": []}}, "double must have the keys wrong, right, equivalent, promises, not right"),
         ({"double": {**ANSWERS, "right": None}}, "double, right must be a list, not None"),
         ({"double": {**ANSWERS, "equivalent": {"a": None}}}, "double, equivalent, a must be a text, not None"),
         ({"double": WITHOUT_LOSES}, "double, wrong answer 1 must have the keys name, code, loses, not name, code"),
@@ -283,6 +318,22 @@ def test_mutants_change_what_runs_and_neither_signatures_nor_docstrings_nor_erro
         "scale: `np.sum` -> `np.mean`",
         "scale: `np.sum(x) * factor` -> `np.sum(x) / factor`",
     } <= changed.keys()
+    assert "factor = 2" in changed["`x, factor=2` -> `factor = 2`"]
     for mutated in changed.values():
         assert 'import numpy as np\n\ndef scale(x, factor=2):\n    """Return 3 * x."""' in mutated
         assert "raise ValueError(f'{factor + 1} is below 0')" in mutated or "raise" not in mutated
+
+
+@pytest.mark.parametrize(
+    ("statement", "mutated"),
+    [
+        ("return y == y_hat", "return np.isclose(y, y_hat)"),
+        ("return np.asarray(y) / 2", "return y / 2"),
+        ("y = y.copy()", "y = y"),
+        ("return [one + 1 for one in y]", "return [one + 1 for one in sorted(y)]"),
+        ("self.classes_ = y", "type(self).classes_ = y"),
+    ],
+)
+def test_mutants_compare_loosely_change_their_arguments_assume_an_order_and_share_their_state(statement, mutated):
+    code = f"def model(self, y, y_hat):\n    {statement}\n"
+    assert any(f"    {mutated}\n" in one for one in (text + "\n" for _, text in mutants(code)))
