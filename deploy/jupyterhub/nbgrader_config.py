@@ -1,7 +1,12 @@
-"""Where everybody's nbgrader finds the exchange. `set_up.py` copies this file below the folder of ``hub.json``."""
+"""Where everybody's nbgrader finds the exchange, and how it talks to its kernels.
+
+`set_up.py` copies this file below the folder of ``hub.json``.
+"""
 
 import json
 from pathlib import Path
+
+from jupyter_core.paths import jupyter_runtime_dir
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
@@ -10,3 +15,6 @@ HUB = json.loads((Path(__file__).resolve().parents[1] / "hub.json").read_text("u
 c.Exchange.root = HUB["exchange"]
 # Nobody sees what another user of the machine puts beside it
 c.CourseDirectory.course_id = HUB["course_id"]
+# *Validate* starts kernels with these settings, not with those of the server: every user may listen at a port
+c.KernelManager.transport = "ipc"
+c.KernelManager.ip = str(Path(jupyter_runtime_dir(), "validation"))

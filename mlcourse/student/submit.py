@@ -9,6 +9,7 @@ Check cells that are missing show in the points: each exercise states its own, a
 import contextlib
 import os
 import re
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -181,12 +182,23 @@ def run(notebook, folder):
     from nbclient.exceptions import DeadKernelError
     from nbgrader.preprocessors import ClearOutput, Execute
     from nbgrader.utils import setenv
+    from traitlets.config import Config
 
     notebook, stopped = nbformat.from_dict(notebook), None
     ClearOutput().preprocess(notebook, {})
-    execute = Execute(kernel_name="python3", timeout=TIME_OUT, extra_arguments=["--log-level=ERROR"])
     try:
-        with setenv(NBGRADER_VALIDATING="1", NBGRADER_EXECUTION="validate"):
+        with (
+            tempfile.TemporaryDirectory() as private,
+            setenv(NBGRADER_VALIDATING="1", NBGRADER_EXECUTION="validate"),
+        ):
+            config = {"KernelManager": {"transport": "ipc", "ip": f"{private}/kernel"}} if os.name == "posix" else {}
+            execute = Execute(
+                kernel_name="python3",
+                timeout=TIME_OUT,
+                iopub_timeout=60,  # seconds for the last output of a cell; 4 are too few for a busy machine
+                extra_arguments=["--log-level=ERROR"],
+                config=Config(config),  # every user of a machine may listen at a port of it
+            )
             execute.preprocess(notebook, {"metadata": {"path": str(folder)}})
     except NoSuchKernel:
         raise StudentError(

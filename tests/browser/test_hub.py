@@ -580,6 +580,19 @@ def test_no_student_mounts_a_file_system_of_their_own_program(hub, people):
     assert people[1].run("sh", "-c", ": <> /dev/fuse").returncode != 0
 
 
+@pytest.mark.parametrize("person", [0, 1])
+def test_validate_opens_no_port_to_which_other_users_could_listen(hub, people, prefix, person):
+    person, role = people[person], ("instructor", "student")[person]
+    notebook = nbformat.v4.new_notebook()
+    test = "from ipykernel.kernelapp import IPKernelApp\nassert IPKernelApp.instance().transport == 'ipc'"
+    about = {"grade_id": "test", "grade": True, "points": 1, "locked": True, "solution": False, "schema_version": 3}
+    notebook.cells = [nbformat.v4.new_code_cell(test, metadata={"nbgrader": about | {"cell_type": "code"}})]
+    person.write(nbformat.writes(notebook), path := person.home / "port.ipynb")
+    paths = f"JUPYTER_CONFIG_PATH={prefix}/jupyter/{role}:{prefix}/jupyter"
+    done = person.run("env", paths, f"HOME={person.home}", f"{prefix}/env/bin/nbgrader", "validate", path)
+    assert "Success!" in done.stdout + done.stderr, done
+
+
 def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrader, submitted, people):
     ivy, ada, *_ = people
     page = ivy.page.context.new_page()
@@ -602,6 +615,13 @@ def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrade
 
 def test_the_lab_of_a_student_runs_on_the_hub_and_all_its_checks_pass(submitted):
     assert all(has_passed(cell) for cell in submitted if is_test(cell))
+
+
+def test_nobody_gets_a_debugger_to_whose_port_every_user_could_connect(submitted, people):
+    page = people[1].open(f"lab/tree/{LAB}/{LAB}.ipynb")
+    Student(page, people[1].notebook).idle()
+    assert page.locator(".jp-NotebookPanel-toolbar").count() and not page.locator(".jp-DebuggerBugButton").count()
+    page.close()
 
 
 def test_the_instructor_collects_the_class_and_reads_what_is_odd(collected, class_of_40):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -152,6 +153,17 @@ def test_what_ends_python_ends_the_checks_and_not_the_handing_in(course, capsys)
     assert "Python itself stopped in the middle of the lab" in text
     assert line(text, 1).endswith("3 of 3 checks pass") and "The check fit-line-1 did not run." in text
     assert list(files(course)) == [f"HAND-IN-{LAB}.ipynb"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such sockets for Jupyter")
+def test_no_other_user_of_the_machine_can_listen_while_a_lab_runs(tmp_path):
+    notebook = nbformat.v4.new_notebook()
+    ask = "from ipykernel.kernelapp import IPKernelApp\nit = IPKernelApp.instance()\nprint(it.transport, it.ip)"
+    notebook.cells = [nbformat.v4.new_code_cell(ask)]
+    [cell], stopped = submit.run(notebook, tmp_path)
+    transport, place = cell.outputs[0].text.split()
+    assert (transport, stopped) == ("ipc", None)
+    assert not Path(place).parent.exists() and not list(tmp_path.iterdir())
 
 
 # What is wrong with the cells
