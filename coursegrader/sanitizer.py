@@ -52,6 +52,7 @@ TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
 TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
 TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
+TABLE_PARTS = {"table", "thead", "tbody", "tfoot", "tr"}
 EMPTY = {"br", "hr", "img"}
 UNSEEN = {"script", "style"}  # removed with their content
 ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
@@ -113,11 +114,20 @@ def _simple(page, attachments):
     """Return HTML with only the allowed tags, each of them closed, with limited nesting.
 
     A browser or an HTML parser can take a time that is quadratic in the number of open tags, of attributes of a tag, or
-    of tags closed in the wrong order.
+    of tags closed in the wrong order, or of what stands in a table beside its cells. HTML shows the latter before the
+    table, and it is put there, without its tags.
     """
     pieces, opened, seen, at, spanned, grid = [], [], set(), 0, 0, Grid()
+    tables = []  # for each open table, what belongs before it
+
+    def is_beside_cells():
+        return bool(tables) and opened[-1] in TABLE_PARTS
+
+    def put(piece):
+        (tables[-1] if is_beside_cells() and piece.strip() else pieces).append(piece)
+
     while token := TOKEN.search(page, at):
-        pieces.append(_text(page[at : token.start()]))
+        put(_text(page[at : token.start()]))
         at, name = token.end(), (token[2] or "").lower()
         if not name:
             end = page.find("-->", at)
@@ -128,7 +138,9 @@ def _simple(page, attachments):
         elif name not in TAGS:
             continue
         elif name == "img":
-            pieces.append(_picture(_parts(name, token[3]), attachments, seen))
+            put(_picture(_parts(name, token[3]), attachments, seen))
+        elif is_beside_cells() and not token[1] and name not in TABLE_PARTS | {"caption", "td", "th"}:
+            tables[-1].append(" ")
         elif name in EMPTY:
             pieces.append(f"<{name}>")
         elif token[1]:
@@ -138,6 +150,8 @@ def _simple(page, attachments):
                     last = opened.pop()
                     pieces.append(f"</{last}>")
                     grid.closes(last)
+                    if last == "table":
+                        tables.pop()
         else:
             if opened and opened[-1] == name and name in ("li", "p", "td", "th", "tr"):
                 pieces.append(f"</{opened.pop()}>")
@@ -147,9 +161,13 @@ def _simple(page, attachments):
                 kept = kept if spanned <= SPANNED_CELLS else {}
             if len(opened) < DEPTH and grid.opens(name, kept):
                 opened.append(name)
+                if name == "table":
+                    pieces.append(before := [])
+                    tables.append(before)
                 parts = "".join(f' {part}="{html.escape(value)}"' for part, value in kept.items())
                 pieces.append(f"<{name}{parts}>")
-    pieces.append(_text(page[at:]))
+    put(_text(page[at:]))
+    pieces = (piece if isinstance(piece, str) else "".join(piece) for piece in pieces)
     return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
 
 
