@@ -16,5 +16,7 @@ c.Exchange.root = HUB["exchange"]
 # Nobody sees what another user of the machine puts beside it
 c.CourseDirectory.course_id = HUB["course_id"]
 # *Validate* starts kernels with these settings, not with those of the server: every user may listen at a port
+PRIVATE = Path(jupyter_runtime_dir())
+PRIVATE.mkdir(mode=0o700, parents=True, exist_ok=True)
 c.KernelManager.transport = "ipc"
-c.KernelManager.ip = str(Path(jupyter_runtime_dir(), "validation"))
+c.KernelManager.ip = str(PRIVATE / "validation")
