@@ -70,6 +70,17 @@ class Student:
         indicator = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
         indicator.wait_for(state="attached", timeout=timeout)  # a narrow toolbar does not show it
 
+    def run_all_in_a_fresh_kernel(self):
+        """Restart the kernel, run all cells, save the notebook, and return the cells."""
+        confirm = self.page.get_by_role("button", name="Confirm Kernel Restart")
+        for _ in range(6):
+            self.choose("Kernel", "Restart Kernel and Run All Cells…")
+            with contextlib.suppress(PlaywrightTimeout):  # on a busy machine there may be no kernel yet
+                confirm.wait_for(timeout=10_000)
+                break
+        confirm.click()
+        return self.finished()
+
     def finished(self):
         """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
         for _ in range(120):

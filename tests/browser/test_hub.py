@@ -391,9 +391,7 @@ def submitted(students):
     lab = Student(page, ada.notebook)
     lab.idle()
     page.locator(".jp-Notebook .jp-Cell").first.click()
-    lab.choose("Kernel", "Restart Kernel and Run All Cells…")
-    page.get_by_role("button", name="Confirm Kernel Restart").click()
-    cells = lab.finished()
+    cells = lab.run_all_in_a_fresh_kernel()
     page.close()
     for one in students:
         one.assignments().get_by_role("button", name="Submit").click()
