@@ -69,10 +69,8 @@ def _check_exercise(given, exercise, tests):
     for words, held in given["promises"].items():
         if isinstance(held, list):
             _check_names(held, names, "wrong answer", f"{exercise}, promises, {words}: the exercise")
-    _check_texts(
-        {words: held for words, held in given["promises"].items() if not isinstance(held, list)},
-        f"{exercise}, promises",
-    )
+        else:
+            _check_texts({words: held}, f"{exercise}, promises")
 
 
 def _check_keys(given, keys, where):
