@@ -41,6 +41,7 @@ CODE = (
 SITE_INPUTS = (
     *CODE,
     "mlcourse/*.py",
+    "mlcourse/datasets/*.py",
     "mlcourse/*.mplstyle",
     "data/*",
     "book/**/*",

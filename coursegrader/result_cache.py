@@ -29,7 +29,8 @@ KEPT_DAYS = 200  # longer than a term
 EXECUTION = ["channel", "limits", "names", "needed_cells", "protocol", "sandbox", "seccomp", "serialization"]
 EXECUTION += ["student_runner", "test_runner", "worker"]
 DEPENDS_ON = [f"coursegrader/{name}.py" for name in EXECUTION]
-DEPENDS_ON += ["coursegrader/system_calls.txt", "mlcourse/*.py", "mlcourse/*.mplstyle", "data/*", "requirements.lock"]
+DEPENDS_ON += ["coursegrader/system_calls.txt", "mlcourse/*.py", "mlcourse/datasets/*.py", "mlcourse/*.mplstyle"]
+DEPENDS_ON += ["data/*", "requirements.lock"]
 
 
 def cells_of(notebook: NotebookNode, lab: NotebookNode) -> list[Cell]:

@@ -111,7 +111,7 @@ except ModuleNotFoundError as error:
         ("coursegrader/report.py", False, False, False),
         ("mlcourse/student/update.py", False, False, False),
         ("mlcourse/checks.py", True, False, True),
-        ("mlcourse/datasets.py", True, False, True),
+        ("mlcourse/datasets/environment.py", True, False, True),
         ("requirements.lock", True, True, True),
     ],
 )

@@ -100,7 +100,7 @@ def check_course(root):
     """Return where the course is installed, if it is the one in this folder and its commands are there."""
     if installed("mlcourse") is None:
         raise Problem("the course itself is not installed", python("-m pip install --no-deps --editable ."))
-    here = next((one for one in (Path.cwd(), *Path.cwd().parents) if (one / "mlcourse" / "datasets.py").exists()), root)
+    here = next((one for one in (Path.cwd(), *Path.cwd().parents) if (one / "mlcourse" / "checks.py").exists()), root)
     if here.resolve() != root.resolve():
         raise Problem(
             f"you are in {here}, but the installed course is the one in {root}",

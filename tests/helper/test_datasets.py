@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from mlcourse import datasets
+from mlcourse.datasets import files
 from paths import ROOT
 
 
@@ -212,11 +213,13 @@ def test_play_tennis_has_the_rainy_windy_day_that_copies_of_the_table_lack():
 
 
 def test_a_missing_file_is_named_with_what_to_do_about_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "DATA_FOLDER", tmp_path)
+    monkeypatch.setattr(files, "DATA_FOLDER", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"(?s)play_tennis\.csv.*clone.*pip install -e \."):
         datasets.load_play_tennis()
     with pytest.raises(FileNotFoundError, match=r"us_states_2016\.geojson"):
         datasets.load_us_states()
+    with pytest.raises(FileNotFoundError, match=r"penguins\.csv"):
+        datasets.load_penguins()
 
 
 def test_importing_the_package_imports_no_library():

@@ -81,7 +81,7 @@ def test_a_version_that_the_course_does_not_admit_is_named_and_another_one_that_
 
 def test_a_course_that_is_not_installed_or_is_another_copy_is_told(course, monkeypatch):
     (course / "mlcourse").mkdir()
-    (course / "mlcourse" / "datasets.py").touch()
+    (course / "mlcourse" / "checks.py").touch()
     assert f"you are in {course}" in found(doctor.check_course, ROOT)
     monkeypatch.setattr(doctor, "installed", lambda name: None)
     assert "pip install --no-deps --editable ." in found(doctor.check_course, course)

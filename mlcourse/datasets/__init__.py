@@ -1,15 +1,58 @@
 """The course's data, read from the `data/` folder of its repository: no function here needs the network.
 
+The real data from the environmental sciences are in `mlcourse.datasets.environment`, all other loaders here.
 `data/README.md` gives the source, the licence and the hash of every file.
 """
 
 import functools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-DATA_FOLDER = Path(__file__).parent.parent / "data"
+from mlcourse.datasets.environment import (
+    load_belgian_soil_nir,
+    load_co2_mauna_loa,
+    load_fiddler_crabs,
+    load_finley_tornado,
+    load_hurricane_intensification,
+    load_madison_lake_ice,
+    load_marylebone_air,
+    load_moose_counts,
+    load_penguins,
+    load_portal_rodents,
+    load_toolik_weather,
+    load_tree_allometry,
+    load_washington_forest_plots,
+)
+from mlcourse.datasets.files import DATA_FOLDER, data_file
+
+__all__ = [
+    "DATA_FOLDER",
+    "gaussian_classes",
+    "load_belgian_soil_nir",
+    "load_braking_distance",
+    "load_california_housing",
+    "load_co2_mauna_loa",
+    "load_fiddler_crabs",
+    "load_finley_tornado",
+    "load_hurricane_intensification",
+    "load_madison_lake_ice",
+    "load_marylebone_air",
+    "load_moose_counts",
+    "load_penguins",
+    "load_play_tennis",
+    "load_portal_rodents",
+    "load_statlog_satellite",
+    "load_toolik_weather",
+    "load_toy_classification",
+    "load_toy_regression",
+    "load_tree_allometry",
+    "load_us_states",
+    "load_washington_forest_plots",
+    "make_gaussians",
+    "make_toy_regression",
+    "toy_function",
+]
 
 
 def toy_function(x):
@@ -254,7 +297,7 @@ def load_us_states():
     """
     import geopandas  # takes a second, and only this function needs it
 
-    with _data_file("us_states_2016.geojson").open("rb") as file:  # the tracker does not see files that GDAL opens
+    with data_file("us_states_2016.geojson").open("rb") as file:  # the tracker does not see files that GDAL opens
         return geopandas.read_file(file)[["NAME", "STUSPS", "geometry"]]
 
 
@@ -287,7 +330,7 @@ def load_statlog_satellite():
     A. Srinivasan (1993), Statlog (Landsat Satellite), UCI Machine Learning Repository,
     https://doi.org/10.24432/C55887, CC BY 4.0.
     """
-    return pd.read_csv(_data_file("statlog_satellite.csv"))
+    return pd.read_csv(data_file("statlog_satellite.csv"))
 
 
 def load_braking_distance():
@@ -306,7 +349,7 @@ def load_braking_distance():
     FileNotFoundError
         If the data folder is missing.
     """
-    distances = pd.read_csv(_data_file("braking_distance.csv"), index_col="car")
+    distances = pd.read_csv(data_file("braking_distance.csv"), index_col="car")
     distances.columns = distances.columns.astype(int).rename("speed")
     return distances
 
@@ -331,7 +374,7 @@ def load_play_tennis():
     humidity as in J. R. Quinlan (1993), C4.5: Programs for Machine Learning (two humidities differ between the copies
     in circulation, see `data/README.md`).
     """
-    return pd.read_csv(_data_file("play_tennis.csv"))
+    return pd.read_csv(data_file("play_tennis.csv"))
 
 
 def _check_split(split):
@@ -340,7 +383,7 @@ def _check_split(split):
 
 
 def _read_floats(name):
-    return {name: column.copy() for name, column in _columns(_data_file(name)).items()}
+    return {name: column.copy() for name, column in _columns(data_file(name)).items()}
 
 
 @functools.cache
@@ -350,13 +393,3 @@ def _columns(path):
         names = file.readline().strip().split(",")
         columns = np.loadtxt(file, delimiter=",", unpack=True)
     return dict(zip(names, columns, strict=True))
-
-
-def _data_file(name):
-    path = DATA_FOLDER / name
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"The course's data file {name} is not in {DATA_FOLDER}. The data are part of the course's repository: "
-            "clone it and install the course from there, with `pip install -e .` in the clone."
-        )
-    return path
