@@ -21,7 +21,6 @@ EXPLAINED = {
     ("lab-01", "braking-physics-1"): "a question with one right number",
     ("lab-05", "pooled-covariance-3"): "bad input: an error whatever the data, and a shape where there is none",
     ("lab-06", "neighbour-weights-4"): "bad input: an error whatever the data",
-    ("lab-07", "best-threshold-4"): "bad input: an error whatever the data, and a threshold between values far apart",
     ("lab-07", "importance-of-3"): "shuffles of given data, which are as good for another seed",
     ("lab-08", "k-folds-3"): "shuffles of given numbers, which are as good for another seed",
     ("lab-08", "k-folds-4"): "bad input: an error whatever the data",
