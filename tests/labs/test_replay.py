@@ -23,8 +23,6 @@ EXPLAINED = {
     ("lab-06", "neighbour-weights-4"): "bad input: an error whatever the data",
     ("lab-07", "importance-of-3"): "shuffles of given data, which are as good for another seed",
     ("lab-08", "k-folds-3"): "shuffles of given numbers, which are as good for another seed",
-    ("lab-08", "k-folds-4"): "bad input: an error whatever the data",
-    ("lab-08", "block-folds-3"): "bad input: an error whatever the data",
     ("lab-09", "components-for-3"): "bad input: an error whatever the data",
     ("lab-09", "delete-values-2"): "places drawn at random, which are as good for another seed",
     ("lab-09", "delete-values-5"): "bad input: an error whatever the data",
