@@ -201,7 +201,7 @@ def load_marylebone_air():
     .. warning::
        Hours that follow each other are alike: use blocks of time as folds. Wind direction and hour are circles: 360°
        and 0° are both north, 23 and 0 o'clock are neighbours. NOx contains NO2, and PM10 contains PM2.5: the one gives
-       much of the other away (measured apart, the part exceeds the whole in 31 and 48 hours).
+       much of the other away (PM2.5, measured apart, exceeds PM10 in 48 hours).
 
     Returns
     -------
@@ -209,8 +209,10 @@ def load_marylebone_air():
         datetime_gmt (time in GMT, no hour left out), wind_speed_m_s, wind_from_deg (degrees from north, in steps of
         10), nox_ppb, no2_ppb, o3_ppb, pm10_ug_m3 (raw reading of the instrument, a TEOM), so2_ppb, co_ppm and
         pm25_ug_m3. Pollutants are missing in gaps, some of weeks; why, the source does not say: NOx lacks 555, NO2 569,
-        ozone 322, PM10 286, CO 474 and PM2.5 947 hours, SO2 3,307, among them the last 2,215. Wind speed lacks 4 hours,
-        the direction 6. The seven hours with direction 0 are calm: there the direction means nothing.
+        ozone 322, PM10 286, CO 474 and PM2.5 947 hours, SO2 3,307, among them the last 2,215. The 181 zeros of NOx, all
+        in 2004, are hardly measurements either: the next smallest value is 4, and NO2 is above 0 in 31 of these hours.
+        Wind speed lacks 4 hours, the direction 6. The seven hours with direction 0 are calm: there the direction means
+        nothing.
 
     Raises
     ------
