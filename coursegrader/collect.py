@@ -524,8 +524,9 @@ def _assigned(file, path, lab, ids):
     if readings:
         note = None
         if len(readings) > 1:
+            first, *_ = readings
             readings = [one for one in readings if one[2]["user"][1:] in ids]
-            if len(readings) != 1:
+            if readings != [first]:  # a student chooses what stands behind the first number
                 why = "its name has several numbers that may be the student's ID of Canvas"
                 return _left_apart(file, path, lab, why)
             note = f"Its name has several numbers; only {readings[0][2]['user'][1:]} is an ID of Canvas on the roster."

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlcourse.student import StudentError
+from mlcourse.student import StudentError, course_folder
 from mlcourse.student.notebooks import LAB_NAME, as_given, grader, has_passed, is_solution, is_test, read
 from mlcourse.student.submit import where_to_hand_in
 
@@ -104,11 +104,13 @@ def open_lab(root, options):
 
 
 def after_saving(model, os_path, **_):
-    """Write the start page anew when JupyterLab has saved a lab; never keep it from saving."""
-    path = Path(os_path)
+    """Write the start page anew when JupyterLab has saved a lab of the course; never keep it from saving."""
+    path = Path(os_path).resolve()
     if model["type"] == "notebook" and re.fullmatch(LAB_NAME, path.stem) and path.parent.name == path.stem:
         try:
-            write_page(path.parent.parent)
+            labs = course_folder(path.parent) / "labs"
+            if labs == path.parent.parent:  # not a copy elsewhere
+                write_page(labs)
         except StudentError as error:
             print(f"The start page could not be written: {error}", file=sys.stderr)
 

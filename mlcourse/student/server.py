@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
@@ -163,7 +163,12 @@ def _find(folder, path):
     if not re.fullmatch(LAB_NAME, path.stem) or path.parent.name != path.stem:
         raise StudentError(f"{path.name} is not the notebook of a lab: open the lab from the start page")
     root = course_folder(folder)
-    return root, *find_lab(root, path.stem)
+    name, notebook = find_lab(root, path.stem)
+    if Path(folder, path).resolve() != notebook.resolve():
+        raise StudentError(
+            f"{path} is a copy: what is checked and handed in is labs/{name}/{name}.ipynb, so open the lab from the start page"
+        )
+    return root, name, notebook
 
 
 def _with_link(sentence, root):

@@ -1,6 +1,7 @@
 """The start page derives the next lab from the student's notebooks."""
 
 import os
+import shutil
 import re
 import subprocess
 import sys
@@ -101,6 +102,11 @@ def test_saving_a_lab_writes_the_page_anew_and_saving_anything_else_does_not(lab
     (tmp_path / "other").mkdir()
     after_saving(model={"type": "notebook"}, os_path=str(tmp_path / "other" / "other.ipynb"))
     assert os.listdir(tmp_path / "other") == []
+    copy = labs / "backup" / LABS[0] / f"{LABS[0]}.ipynb"
+    copy.parent.mkdir(parents=True)
+    shutil.copy(path, copy)
+    after_saving(model={"type": "notebook"}, os_path=str(copy))
+    assert os.listdir(labs / "backup") == [LABS[0]]
     (labs / "start.md").unlink()
     (labs / "start.md").mkdir()
     after_saving(model={"type": "notebook"}, os_path=str(path))

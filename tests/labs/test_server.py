@@ -102,6 +102,15 @@ def test_a_lab_that_was_begun_opens_at_the_title_of_the_first_exercise_that_is_o
     assert json.loads(ask(address, "place?path=other.ipynb")[1]) == {"cell": None}
 
 
+def test_a_copy_of_a_lab_is_neither_checked_nor_handed_in_in_its_place(address, course):
+    copy = course / "labs" / "backup" / NOTEBOOK
+    copy.parent.mkdir(parents=True)
+    shutil.copy(course / "labs" / NOTEBOOK, copy)
+    status, text = ask(address, "check", {"path": f"backup/{NOTEBOOK}", "write": True})
+    assert status == 400 and f"backup/{NOTEBOOK} is a copy" in json.loads(text)["error"]
+    assert json.loads(ask(address, f"place?path=backup/{NOTEBOOK}")[1]) == {"cell": None}
+
+
 @pytest.mark.parametrize("path", ["other.ipynb", f"{LAB}/{LAB}-Copy1.ipynb", f"../{LAB}.ipynb", None, 3])
 def test_what_is_not_the_notebook_of_a_lab_is_refused_in_a_sentence(address, path):
     status, text = ask(address, "check", {"path": path})
