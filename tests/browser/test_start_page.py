@@ -1,8 +1,8 @@
 """The start page derives the next lab from the student's notebooks."""
 
 import os
-import shutil
 import re
+import shutil
 import subprocess
 import sys
 

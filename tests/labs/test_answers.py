@@ -52,7 +52,7 @@ IN_THE_GRADER = {
         "pooled-covariance-3": "got the error ValueError: refuse only if",
     },
     ("lab-08", "make-candidates", "models of one's own with the names of others"): {
-        "make-candidates-1": "your code raised TypeError: Ridge.__init__()",
+        "make-candidates-1": "your code raised ValueError: Invalid parameter",
     },
 }
 # An example; the solutions run without a secret, for instance in nbval
