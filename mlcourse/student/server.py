@@ -166,8 +166,8 @@ def _find(folder, path):
     name, notebook = find_lab(root, path.stem)
     if Path(folder, path).resolve() != notebook.resolve():
         raise StudentError(
-            f"{path} is a copy: what is checked and handed in is labs/{name}/{name}.ipynb, so open the lab from the start "
-            "page"
+            f"{path} is a copy: what is checked and handed in is labs/{name}/{name}.ipynb, "
+            "so open the lab from the start page"
         )
     return root, name, notebook
 
