@@ -56,6 +56,7 @@ cold: $(READY)  ## run every chapter and lab without a cache, print the times, t
 	@$(COURSE) book sweep
 	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/labs/test_validate.py
 	@WHOLE_BOOK=yes $(PYTHON) -m pytest --numprocesses=1 tests/browser/test_printing.py
+	@WHOLE_BOOK=yes $(PYTHON) -m pytest tests/browser/test_site.py
 	@SECRETS=20 $(PYTHON) -m pytest tests/labs/test_answers.py -k "other_secrets or notebook"
 	@REPLAY=20 $(PYTHON) -m pytest tests/labs/test_replay.py
 

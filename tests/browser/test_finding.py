@@ -66,7 +66,7 @@ OTHER_NAMES = {
     "LOOCV": "leave-one-out",
     "jackknife": "leave-one-out",
     "spatial CV": "block cross-validation",
-    "spatial autocorrelation": "block cross-validation",
+    "spatial autocorrelation": "autocorrelation",
     "kriging": "nearest neighbours",
     "kNN": "nearest neighbours",
     "goodness of fit": "coefficient of determination",
