@@ -42,7 +42,34 @@ SERVICES = list(yaml.safe_load_all((FILES / "services.yaml").read_text("utf-8"))
 SCHEMA = yaml.safe_load((ROOT / "tests" / "chart.yml").read_text("utf-8"))
 JUPYTERHUB = re.search(r"ARG JUPYTERHUB=(\S+)", DOCKERFILE)[1]
 KUBERNETES = "1.35"
-OTHERS = (f"jupyterhub=={JUPYTERHUB}", "jupyterhub-kubespawner>=7.1,<8", "kubernetes-validate>=1.37")
+OTHERS = (
+    *(f"jupyterhub=={JUPYTERHUB}", "jupyterhub-kubespawner>=7.1,<8"),
+    *("kubernetes-validate>=1.37", "oauthenticator>=17.4,<18"),
+)
+# Prints the name that the hub gives to each person of whom the university's log-in tells a name
+LOG_IN = """
+import asyncio, sys
+import yaml
+from oauthenticator.generic import GenericOAuthenticator
+from traitlets.config import Config
+
+hub, c = yaml.safe_load(open(sys.argv[1]))["hub"], Config()
+exec(hub["extraConfig"]["names"])
+
+class Told(GenericOAuthenticator):
+    async def authenticate(self, handler, data=None, **_):
+        state = self.build_auth_state_dict({"access_token": "told"}, {self.username_claim: data})
+        return {"name": self.normalize_username(data), "admin": None, "auth_state": state}
+
+async def main():
+    settings = hub["config"]["GenericOAuthenticator"]
+    told = Told(config=c, username_claim=settings["username_claim"], allow_all=settings["allow_all"])
+    for name in sys.argv[2:]:
+        model = await told.get_authenticated_user(None, name)
+        print(name, model and model["name"])
+
+asyncio.run(main())
+"""
 HUB = """
 c = get_config()
 c.JupyterHub.bind_url, c.ConfigurableHTTPProxy.api_url, c.JupyterHub.hub_bind_url = {urls!r}
@@ -203,6 +230,12 @@ def install(*command):
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nobody_takes_the_name_of_another_by_a_capital_letter(cluster):
+    command = [cluster, "-c", LOG_IN, FILES / "values.yaml", "ivy", "Ivy", "IVY", "ada"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["ivy ivy", "Ivy None", "IVY None", "ada ada"], done.stderr
 
 
 def test_the_servers_become_pods_and_only_an_instructor_s_may_make_a_sandbox(cluster):
