@@ -13,7 +13,7 @@ MAX_CHARACTERS = 10_000  # of a cell that is read
 MAX_SIGNS = 10  # that begin lines of IPython's syntax: IPython parses the whole cell again for each of them
 # A chain of attributes: Python keeps every part of the name `a.b.c` of a module: `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
-NOT_PYTHON = re.compile(r"[!%?]|(?:^[^\S\n]*|(?<=[,;/]))[,;/]", re.MULTILINE)
+NOT_PYTHON = re.compile(r"[!%]|(?:^[^\S\n]*|(?<=[,;/]))[,;/]", re.MULTILINE)
 WORD = re.compile(r"[^\W\d]\w*")
 # Names that turn text into names, such as `df.query`; IPython turns a magic into a call of `get_ipython`
 EVALUATING = {"eval", "exec", "query", "globals", "locals", "vars", "getattr", "get_ipython", "__main__", "__dict__"}
@@ -91,9 +91,14 @@ def _tree(source):
     try:
         return parsed(source)
     except SyntaxError:
-        if len(NOT_PYTHON.findall(source)) > MAX_SIGNS:
+        if "?" in source:  # IPython takes quadratic time to look for the name before it
             return None
-        return parsed(TransformerManager().transform_cell(source))
+        ipython, lines = TransformerManager(), source.splitlines(keepends=True)
+        for transform in ipython.cleanup_transforms:  # removes prompts, after which a sign may stand
+            lines = transform(lines)
+        if len(NOT_PYTHON.findall("".join(lines))) > MAX_SIGNS:
+            return None
+        return parsed(ipython.transform_cell(source))
 
 
 @functools.lru_cache(1000)

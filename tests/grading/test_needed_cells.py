@@ -91,6 +91,9 @@ DEEP = {
     "magics": "a = %b\n" * (N // 7),
     "sums": f"{'1+' * (N // 2)}1",
     "form feeds": f"{chr(12) * N}x",
+    "a long name with a question mark": "a" * 9900 + " ?\n" + "/f\n" * 9,
+    "signs after prompts": ">>> /f\n" * 499 + "a+" * 3200 + "a",
+    "signs after the prompts of IPython": "In [1]: /f\n" * 499 + "a+" * 2200 + "a",
 }
 NO_PYTHON = {
     "brackets": "(" * N,
