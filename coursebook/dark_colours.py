@@ -76,11 +76,12 @@ def dark_colours(fig):
         values = {name: getattr(artist, f"get_{name}")() for name in names}
         for name, value in values.items():
             # A transparent colour stays so, also if the artist has an opacity of its own
-            colours = map(tuple, to_rgba_array(value))
-            if partners := [partner(colour) if colour[3] else "none" for colour in colours]:
-                setter = getattr(artist, f"set_{name}")
-                undo.append((setter, value))
-                setter(partners if isinstance(artist, Collection) else partners[0])
+            own = [tuple(colour) if colour[3] else "none" for colour in to_rgba_array(value)]
+            partners = [colour if colour == "none" else partner(colour) for colour in own]
+            if own:
+                setter, takes_many = getattr(artist, f"set_{name}"), isinstance(artist, Collection)
+                undo.append((setter, own if takes_many else own[0]))
+                setter(partners if takes_many else partners[0])
 
     def change_all(artist):
         if isinstance(artist, ScalarMappable) and artist.get_array() is not None:

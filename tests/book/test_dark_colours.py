@@ -147,6 +147,8 @@ def test_what_is_transparent_stays_transparent(fig):
     with dark_colours(fig):
         assert box.get_facecolor()[3] == 0 and not len(ring.get_facecolor())
         np.testing.assert_allclose([box.get_edgecolor(), *ring.get_edgecolor()], [(*FOREGROUND, 0.7)] * 2)
+    assert box.get_facecolor()[3] == 0 and not len(ring.get_facecolor())
+    assert box.get_edgecolor() == tuple(ring.get_edgecolor()[0]) == (0, 0, 0, 0.7)
 
 
 def test_areas_in_a_list_of_colours_get_their_partners(fig):
