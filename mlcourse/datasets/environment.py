@@ -297,7 +297,9 @@ def load_belgian_soil_nir():
     .. warning::
        Neighbouring wavelengths are nearly copies of each other. Three properties were measured in the laboratory, and
        each may be missing: choose one as the response, keep the rows that have it, and do not use the other two as
-       predictors if the spectrum is to replace the laboratory. Which samples come from one field is not known.
+       predictors if the spectrum is to replace the laboratory. Which samples come from one field is not known. Some
+       soils seem to be in the table twice, also on both sides of the split: spectra that are nearest to each other and
+       have the same carbon and nitrogen. Use equal laboratory values as the groups of the folds.
 
     Returns
     -------
