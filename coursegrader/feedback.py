@@ -181,12 +181,12 @@ class Shown:
         if is_grade(cell) and "score" in grader:
             part.score, part.points, part.waiting = grader.score, grader.points, grader.waiting
         if grader.get("comment"):
-            part.comment = self.text(grader.comment)
+            part.comment = self.text(grader.comment, left={})
         return part
 
-    def text(self, source, attachments=None):
+    def text(self, source, attachments=None, left=None):
         """Return the HTML of a text in Markdown, with headings below those of the page."""
-        page = sanitizer.rendered(source, attachments, self.left, mathml)
+        page = sanitizer.rendered(source, attachments, self.left if left is None else left, mathml)
         return Markup(HEADING.sub(lambda tag: f"{tag[1]}{min(6, int(tag[2]) + 1)}", page))
 
     def hint(self, outputs):

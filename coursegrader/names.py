@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from IPython.core.inputtransformer2 import TransformerManager
 
 MAX_CHARACTERS = 10_000  # of a cell that is read
+MAX_CHARACTERS_OF_IPYTHON = 3_000  # of a cell that is no Python, but may be IPython's
 MAX_SIGNS = 10  # that begin lines of IPython's syntax: IPython parses the whole cell again for each of them
 # A chain of attributes: Python keeps every part of the name `a.b.c` of a module: `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
@@ -91,12 +92,14 @@ def _tree(source):
     try:
         return parsed(source)
     except SyntaxError:
-        if "?" in source:  # IPython takes quadratic time to look for the name before it
+        # IPython takes quadratic time to look for the name before a question mark
+        if len(source) > MAX_CHARACTERS_OF_IPYTHON or "?" in source:
             return None
         ipython, lines = TransformerManager(), source.splitlines(keepends=True)
         for transform in ipython.cleanup_transforms:  # removes prompts, after which a sign may stand
             lines = transform(lines)
-        if len(NOT_PYTHON.findall("".join(lines))) > MAX_SIGNS:
+        # Not only a line feed ends a line
+        if len(NOT_PYTHON.findall("\n".join("".join(lines).splitlines()))) > MAX_SIGNS:
             return None
         return parsed(ipython.transform_cell(source))
 

@@ -31,6 +31,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 TEXT_CHARACTERS = 50_000  # of a written answer
+PAGE_TEXT_CHARACTERS = 200_000  # of all texts in Markdown of a page
 CODE_CHARACTERS = 200_000  # of a code cell
 COLOURED_CHARACTERS = 50_000  # of a code cell with highlighted syntax
 COLOURED_LINE = 500
@@ -309,13 +310,15 @@ def rendered(
 
     Formulas are between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. They stay as they were written,
     unless `formula` returns their safe HTML, from the formula and whether it stands alone. A text that is too long is
-    cut off. `left` holds the number of cells that tables may still have, and of characters of formulas that become
-    HTML, and is updated.
+    cut off. `left` holds the number of cells that tables may still have, of characters of formulas that become
+    HTML, and of texts in Markdown, and is updated.
     """
     left = {} if left is None else left
+    left.setdefault("texts", PAGE_TEXT_CHARACTERS)
     left.setdefault("table cells", TABLE_CELLS)
     left.setdefault("formulas", FORMULA_CHARACTERS)
-    text = shortened(text.replace("\0", "\ufffd"), TEXT_CHARACTERS)
+    text = shortened(text.replace("\0", "\ufffd"), min(TEXT_CHARACTERS, left["texts"]))
+    left["texts"] = max(0, left["texts"] - len(text))
     # Nobody can write the words that stand for the formulas until the rest is clean
     env = {"left": left, "ends": {}, "formulas": [] if formula else None, "key": secrets.token_hex(16)}
     try:

@@ -23,8 +23,8 @@ def load_co2_mauna_loa():
         measurements), sd_of_days_ppm (standard deviation of the daily means) and uncertainty_ppm (of the monthly mean).
         The last three are missing up to April 1974, for which the source (Scripps) gives none. Seven values are
         interpolated: June and October 1958 and February to April 1964, which nothing marks, and December 1975 and April
-        1984. The sd_of_days_ppm of the last two is missing, too, and their uncertainty_ppm of 0 does not mean exact. From December 2022 to 4 July 2023, after an eruption
-        of Mauna Loa, the air was measured on Maunakea, 34 km away.
+        1984. The sd_of_days_ppm of the last two is missing, too, and their uncertainty_ppm of 0 does not mean exact.
+        From December 2022 to 4 July 2023, after an eruption of Mauna Loa, the air was measured on Maunakea, 34 km away.
 
     Raises
     ------

@@ -93,7 +93,10 @@ DEEP = {
     "form feeds": f"{chr(12) * N}x",
     "a long name with a question mark": "a" * 9900 + " ?\n" + "/f\n" * 9,
     "signs after prompts": ">>> /f\n" * 499 + "a+" * 3200 + "a",
-    "signs after the prompts of IPython": "In [1]: /f\n" * 499 + "a+" * 2200 + "a",
+    "signs after prompts in a short cell": ">>> /f\n" * 300 + "a+" * 400 + "a",
+    "signs after carriage returns": "/f\r" * 501 + "a+" * 3900 + "a",
+    "signs after carriage returns in a short cell": "#\r/f\r" * 400 + "a+" * 400 + "a",
+    "signs after form feeds": "/f\x0c/f\x1c" * 400,
 }
 NO_PYTHON = {
     "brackets": "(" * N,

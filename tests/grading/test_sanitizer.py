@@ -450,6 +450,13 @@ def test_all_tables_of_a_page_together_have_no_more_cells_than_a_browser_can_bea
     assert page.count("<td>") + page.count("<th>") <= sanitizer.TABLE_CELLS
 
 
+def test_all_texts_of_a_page_together_are_shown_in_seconds():
+    left = {}
+    pages = [rendered("![" * 20_000, left=left) for _ in range(20)]
+    assert sum(map(len, pages)) < 2 * sanitizer.PAGE_TEXT_CHARACTERS
+    assert "cut off here" not in pages[0] and all("cut off here" in page for page in pages[5:])
+
+
 def test_tags_that_a_browser_opens_again_in_each_paragraph_do_not_multiply():
     page = "".join(f"<b a{n}>" for n in range(7000)) + "<p>" * 16_000
     assert len(clean(page)) < len(page)
