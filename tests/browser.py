@@ -1,5 +1,7 @@
 """With what tests inspect a page in a browser."""
 
+import gzip
+
 from axe_playwright_python.sync_playwright import Axe
 
 # Load all lazy pictures that the theme shows. Returns those that failed.
@@ -33,6 +35,12 @@ def barriers_of(page):
     """Return the accessibility barriers that axe finds on a page."""
     found = Axe().run(page, options=WCAG)
     return [found.generate_report()] * bool(found.violations_count)
+
+
+def bytes_sent(path):
+    """Return the bytes that a server sends for a file of the site: it compresses text, but not pictures and fonts."""
+    is_text = path.suffix in (".html", ".js", ".css", ".json", ".svg")
+    return len(gzip.compress(path.read_bytes())) if is_text else path.stat().st_size
 
 
 def wait_until_loaded(page):

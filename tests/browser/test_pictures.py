@@ -1,6 +1,5 @@
 """The pictures that cells drew: light and dark, and compressed so that no reader sees it."""
 
-import gzip
 import html
 import io
 import json
@@ -11,7 +10,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from browser import SHOW_ALL
+from browser import SHOW_ALL, bytes_sent
 from coursebook.dark_colours import BACKGROUND, contrast
 from coursebook.site import pictures
 from paths import CHAPTER_PAGES, ROOT
@@ -37,12 +36,6 @@ def dark_pictures(pages):
     """Return each picture for the dark theme, from 0 to 1, by its name."""
     names = set(re.findall(r"<img[^>]*dark-figure[^>]*_images/([^\"/]+\.webp)", "".join(pages.values())))
     return {name: colours(BUILT / "html" / "_images" / name) / 255 for name in names}
-
-
-def sent(path):
-    """Return the bytes that a server sends for a file: it compresses text."""
-    text = path.suffix in {".html", ".js", ".css"}
-    return len(gzip.compress(path.read_bytes())) if text else path.stat().st_size
 
 
 def colours(path, size=1):
@@ -71,7 +64,7 @@ def test_a_picture_of_few_colours_gets_a_palette_and_one_of_many_stays_as_it_is(
 
 
 def test_the_site_holds_nothing_large_that_no_page_loads():
-    sizes = {path: sent(path) for path in (BUILT / "html").rglob("*") if path.is_file()}
+    sizes = {path: bytes_sent(path) for path in (BUILT / "html").rglob("*") if path.is_file()}
     assert not [path for path, size in sizes.items() if size > 1_000_000]
     assert sum(sizes.values()) < 20_000_000
 

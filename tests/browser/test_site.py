@@ -1,6 +1,5 @@
 """The built site: links, other hosts, figures, and each page in a browser."""
 
-import gzip
 import itertools
 import os
 import re
@@ -11,7 +10,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 
-from browser import CUT, DISTORTED, NEXT_WIDTH, SETTLED, SHOW_ALL, barriers_of
+from browser import CUT, DISTORTED, NEXT_WIDTH, SETTLED, SHOW_ALL, barriers_of, bytes_sent
 from course import leaks
 from coursegrader.labs import given_text, read_lab, secret_lines, squeezed
 from coursegrader.labs import leaks as found_in
@@ -201,13 +200,12 @@ def test_text_that_is_too_pale_is_a_barrier(chromium):
 
 
 def compressed_bytes(urls):
-    """Return the bytes that a server sends for files of the site: it compresses text, but not pictures and fonts."""
+    """Return the bytes that a server sends for the addresses that are files of the site."""
     size = 0
     for url in urls:
         path = SITE / unquote(urlsplit(url).path).lstrip("/")
         if url.startswith("http") and path.is_file():
-            is_text = path.suffix in (".html", ".js", ".css", ".json", ".svg")
-            size += len(gzip.compress(path.read_bytes())) if is_text else path.stat().st_size
+            size += bytes_sent(path)
     return size
 
 
