@@ -1,5 +1,6 @@
 """Search, the lists of figures and pitfalls, and the links to launch notebooks and to report mistakes."""
 
+import functools
 import json
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +20,7 @@ SITE = ROOT / "_build" / "html"
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
 
 
+@functools.cache
 def page_of(name):
     return BeautifulSoup((SITE / f"{name}.html").read_text("utf-8"), "html.parser")
 
