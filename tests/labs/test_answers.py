@@ -40,6 +40,7 @@ EXPLAINED = {
     ("lab-09", "pca", "rows of the matrix of eigenvectors"): ROUNDING,
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
+    ("lab-13", "make-model", "an unseeded forest"): UNSEEDED,
 }
 # What the grader says to wrong answers for which the file of answers has the words of the notebook
 IN_THE_GRADER = {
