@@ -24,6 +24,8 @@ EXPLAINED = {
     ("lab-07", "importance-of-3"): "shuffles of given data, which are as good for another seed",
     ("lab-08", "k-folds-3"): "shuffles of given numbers, which are as good for another seed",
     ("lab-09", "components-for-3"): "bad input: an error whatever the data, and numbers that all secrets share",
+    ("lab-12", "block-labels-3"): "bad input: an error whatever the data, and a length where there is none",
+    ("lab-12", "unit-deviance-3"): "bad input: an error whatever the data, and a length where there is none",
 }
 RECORDED = (271828182, 845904523, 536028747)
 # `make cold` tries several, which takes minutes
