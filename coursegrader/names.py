@@ -7,16 +7,21 @@ import re
 import symtable
 from dataclasses import dataclass, field
 
-from IPython.core.inputtransformer2 import TransformerManager
-
 MAX_CHARACTERS = 10_000  # of a cell that is read
-MAX_CHARACTERS_OF_IPYTHON = 3_000  # of a cell that is no Python, but may be IPython's
-MAX_SIGNS = 10  # that begin lines of IPython's syntax: IPython parses the whole cell again for each of them
 # A chain of attributes: Python keeps every part of the name `a.b.c` of a module: `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
-NOT_PYTHON = re.compile(r"[!%]|(?:^[^\S\n]*|(?<=[,;/]))[,;/]", re.MULTILINE)
+# What a cell has that is no Python and may yet run, in IPython: signs, prompts, an indented first line, other line ends
+MAY_BE_IPYTHON = re.compile(
+    r"[!%?\r\v\f\x1c-\x1e\x85\u2028\u2029]|In \[|^[^\S\n]*(?:[,;/]|>>>|\.\.\.)|\A\s*?^[^\S\n]", re.MULTILINE
+)
+OTHER_LINE_END = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Magics that define no name, and after which the other lines run as they are
+HARMLESS_MAGIC = re.compile(
+    r"(\A\s*)%%(?:time|capture)[^\S\n]*$|^([^\S\n]*)%(?:matplotlib|config|load_ext|autoreload)\b[^\n\\?]*$",
+    re.MULTILINE,
+)
 WORD = re.compile(r"[^\W\d]\w*")
-# Names that turn text into names, such as `df.query`; IPython turns a magic into a call of `get_ipython`
+# Names that turn text into names, such as `df.query`
 EVALUATING = {"eval", "exec", "query", "globals", "locals", "vars", "getattr", "get_ipython", "__main__", "__dict__"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -88,20 +93,21 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def _tree(source):
-    """Return the syntax tree of a cell, which may have lines in IPython's syntax, or None."""
+    """Return the syntax tree of a cell; None for IPython's syntax, except for a few magics.
+
+    We do not ask IPython to translate the cell: a student could make that take minutes.
+    """
     try:
         return parsed(source)
     except SyntaxError:
-        # IPython takes quadratic time to look for the name before a question mark
-        if len(source) > MAX_CHARACTERS_OF_IPYTHON or "?" in source:
-            return None
-        ipython, lines = TransformerManager(), source.splitlines(keepends=True)
-        for transform in ipython.cleanup_transforms:  # removes prompts, after which a sign may stand
-            lines = transform(lines)
-        # Not only a line feed ends a line
-        if len(NOT_PYTHON.findall("\n".join("".join(lines).splitlines()))) > MAX_SIGNS:
-            return None
-        return parsed(ipython.transform_cell(source))
+        if not MAY_BE_IPYTHON.search(source):
+            raise
+    if OTHER_LINE_END.search(source):
+        return None
+    try:
+        return parsed(HARMLESS_MAGIC.sub(lambda magic: f"{magic[1] or magic[2] or ''}pass", source))
+    except SyntaxError:
+        return None
 
 
 @functools.lru_cache(1000)

@@ -55,6 +55,14 @@ DRAW = ("given", "plt.plot([1, 2])\nplt.show()")
         ([("given", "n = 1"), ("student", "def f(): return globals()['n']"), ("test", "f")], []),
         ([("given", "n = 1"), ("student", "import __main__\ndef f(): return __main__.n"), ("test", "f")], []),
         ([("given", "n = 1"), ("student", "from __main__ import n"), ("test", "n")], []),
+        ([("given", "n = 1"), ("student", "%matplotlib inline\nm = 2"), ("test", "m")], [0]),
+        ([("given", "n = 1"), ("student", "if True:\n    %config a.b = 2\n    m = 2"), ("test", "m")], [0]),
+        ([("given", "n = 1"), ("student", "%config a.b = 2 \\\nn = 2"), ("test", "n")], []),
+        ([("given", "n = 1"), ("student", "%matplotlib inline\rm = n"), ("test", "m")], []),
+        ([("given", "n = 1"), ("student", "!ls\nm = 2"), ("test", "m")], []),
+        ([("given", "n = 1"), ("student", "  m = n\n  k = 2"), ("test", "m")], []),
+        ([("given", "n = 1"), ("student", ">>> m = n"), ("test", "m")], []),
+        ([("given", "n = 1"), ("student", "%%capture out\nm = 2"), ("test", "m")], []),
         ([("given", "n = 1"), ("student", "%%capture\nm = n"), ("test", "m")], []),
         ([("given", "n = [1]"), ("given", "n.append(2)"), ("student", "%%time\nm = len(n)"), ("test", "m")], []),
         ([("given", "n = 1"), ("test", "n = 2\nassert n")], [0]),
@@ -97,6 +105,9 @@ DEEP = {
     "signs after carriage returns": "/f\r" * 501 + "a+" * 3900 + "a",
     "signs after carriage returns in a short cell": "#\r/f\r" * 400 + "a+" * 400 + "a",
     "signs after form feeds": "/f\x0c/f\x1c" * 400,
+    "signs after tabs": "/\t" * 500 + "f\n" + "a+" * 990 + "a",
+    "signs that quote words": ",\t" * 400 + "f" + " a" * 1000,
+    "ten signs that quote words": "," * 10 + "f" + " a" * 1490,
 }
 NO_PYTHON = {
     "brackets": "(" * N,
@@ -145,12 +156,12 @@ def test_in_a_notebook_with_more_code_than_a_person_writes_every_cell_runs():
 
 
 def test_an_error_in_reading_a_cell_stops_no_grading(monkeypatch):
-    def fail(self, cell):
-        raise RuntimeError("still changing after 500 iterations")
+    def fail(source):
+        raise RuntimeError("nobody expected this")
 
-    monkeypatch.setattr("coursegrader.names.TransformerManager.transform_cell", fail)
+    monkeypatch.setattr("coursegrader.names.parsed", fail)
     names_of.cache_clear()
-    assert names_of("!ls") is None
+    assert names_of("x = 1") is None
     names_of.cache_clear()
 
 
