@@ -274,7 +274,7 @@ def test_a_notebook_is_handed_in_from_wherever_it_lies(quick, capsys):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("12", f"there is no lab '12': the labs are {LAB}, "),
+        ("99", f"there is no lab '99': the labs are {LAB}, "),
         ("toy", "there is no lab 'toy'"),
         ("lab-0", f"'lab-0' may be {LAB}, {LABS[1]}, "),
         ("", "there is no lab ''"),
