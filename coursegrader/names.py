@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 MAX_CHARACTERS = 10_000  # of a cell that is read
 # A chain of attributes: Python keeps every part of the name `a.b.c` of a module: `a`, `a.b` and `a.b.c`
 LONG_CHAIN = re.compile(r"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
+LINE_ENDS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"  # that IPython knows, beside the line feed
 # What a cell has that is no Python and may yet run, in IPython: signs, prompts, an indented first line, other line ends
-MAY_BE_IPYTHON = re.compile(
-    r"[!%?\r\v\f\x1c-\x1e\x85\u2028\u2029]|In \[|^[^\S\n]*(?:[,;/]|>>>|\.\.\.)|\A\s*?^[^\S\n]", re.MULTILINE
-)
-OTHER_LINE_END = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Magics that define no name, and after which the other lines run as they are
+MAY_BE_IPYTHON = re.compile(rf"[!%?{LINE_ENDS}]|In \[|^[^\S\n]*(?:[,;/]|>>>|\.\.\.)|\A\s*?^[^\S\n]", re.MULTILINE)
+OTHER_LINE_END = re.compile(f"[{LINE_ENDS}]")
+# Magics that bind and read no name, and after which the other lines run as they are. IPython evaluates what stands in
+# braces or after a dollar sign, and the value of `%config`, so they have words or one text alone.
 HARMLESS_MAGIC = re.compile(
-    r"(\A\s*)%%(?:time|capture)[^\S\n]*$|^([^\S\n]*)%(?:matplotlib|config|load_ext|autoreload)\b[^\n\\?]*$",
+    r"(\A\s*)%%(?:time|capture)[ \t]*$|^([ \t]*)%(?:matplotlib[ \t]+\w+|load_ext[ \t]+autoreload|autoreload[ \t]+\d"
+    r"""|config[ \t]+[\w.]+[ \t]*=[ \t]*(?:'\w*'|"\w*"))[ \t]*$""",
     re.MULTILINE,
 )
 WORD = re.compile(r"[^\W\d]\w*")
