@@ -17,7 +17,7 @@ OTHER_LINE_END = re.compile(f"[{LINE_ENDS}]")
 # Magics that bind and read no name, and after which the other lines run as they are. IPython evaluates what stands in
 # braces or after a dollar sign, and the value of `%config`, so they have words or one text alone.
 HARMLESS_MAGIC = re.compile(
-    r"(\A\s*)%%(?:time|capture)[ \t]*$|^([ \t]*)%(?:matplotlib[ \t]+\w+|load_ext[ \t]+autoreload|autoreload[ \t]+\d"
+    r"(\A\s*)%%(?:time|capture)[ \t]*$|^([ \t]*)%(?:matplotlib[ \t]+\w+"
     r"""|config[ \t]+[\w.]+[ \t]*=[ \t]*(?:'\w*'|"\w*"))[ \t]*$""",
     re.MULTILINE,
 )
