@@ -20,7 +20,7 @@ from coursegrader.names import Names, names_of, names_of_test
 from coursegrader.protocol import Cell
 
 ALWAYS = "run"
-MAX_CHARACTERS = 100_000  # of the code of a notebook that is read
+MAX_CHARACTERS = 100_000  # of the code that is read, besides the checks of the lab
 MAX_LOOKUPS = 200_000  # of cells that bind a name; a lab takes a few thousand
 
 
@@ -47,7 +47,7 @@ def defer(cells: list[Cell], given: Mapping[str, bool]) -> list[Cell]:
         The same cells. Those that need not run have the names that they define or change as `defers`. All run if the
         names of a cell are not known (`coursegrader.names.names_of`), or if there is more code than a person writes.
     """
-    if sum(len(cell.source) for cell in cells) > MAX_CHARACTERS:
+    if sum(len(cell.source) for cell in cells if cell.grade_id is None) > MAX_CHARACTERS:
         return cells
     names = [_names_of(cell) for cell in cells]
     if None in names:

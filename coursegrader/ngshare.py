@@ -98,9 +98,10 @@ class ReleaseFeedback:
         listed = self.ngshare_api_get(f"/submissions/{self.coursedir.course_id}/{lab}")
         if listed is None:
             self.fail("Failed to list submissions.")
-        latest = {}
+        latest, students = {}, {one["student_id"] for one in listed["submissions"]}
         for one in sorted(listed["submissions"], key=lambda one: parse_utc(one["timestamp"])):
             latest[_folder(one["student_id"])] = (one["student_id"], one["timestamp"])
+        alike = of_one_identifier(students)  # nobody knows whose page it is
         excluded = self.coursedir.student_id_exclude.split(",")
         for page in sorted(Path(self.coursedir.root).glob(f"{self.coursedir.feedback_directory}/*/{lab}/{lab}.html")):
             folder = page.parent.parent.name
@@ -110,7 +111,9 @@ class ReleaseFeedback:
             if (page.parent / TIMESTAMP).exists():
                 time = (page.parent / TIMESTAMP).read_text("utf-8")
             info = [{"notebook_id": lab, "path": str(page)}]
-            if time is None or self.post_feedback(student, time, info) is None:
+            if student in alike:
+                self.log.warning(f"{shown(student)}: not released, since {alike[student]}.")
+            elif time is None or self.post_feedback(student, time, info) is None:
                 self.log.warning(f"{shown(student)}: not released.")
             else:
                 released += 1

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import nbformat
@@ -34,6 +34,7 @@ from mlcourse.student.notebooks import HAND_IN
 MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
 MAX_LISTS = 1_000_000  # and objects of its JSON
+MAX_TEXTS = 1_000_000  # of its JSON, which splits texts into lines
 MAX_NOTEBOOKS = 100  # that are opened if none has the name of the lab
 MAX_CHARACTERS = 500_000  # in all cells: longer notebooks take minutes to show
 MAX_PICTURES = 200  # in all cells
@@ -163,6 +164,8 @@ def _document(content, repairs):
         text, expected = content.decode(encoding, errors="replace"), "text in UTF-8"
     if text.count("[") + text.count("{") > MAX_LISTS:  # each takes some sixty times its size in memory
         raise _Refusal("The file is not a notebook: it is nested too deeply, or holds too many lists.")
+    if text.count('"') - text.count('\\"') > 2 * MAX_TEXTS:
+        raise _Refusal(f"The file holds more than {MAX_TEXTS:,} lines: clear the outputs and hand it in again.")
     try:
         document = json.loads(text)
     except RecursionError:
@@ -306,11 +309,12 @@ def _repaired(cells, source, released, repairs):
     else:
         repairs.append("The notebook held none of the cells of this lab: all have been put back as they were given.")
     used = {cell.id for cell in lab.values()}
+    unused = (f"cell-{number}" for number in count(len(used)))
     nodes = []
     for cell in _arranged(cells, lab, repairs):
         name = cell if isinstance(cell, str) else cell.grade_id
         if name is None:
-            nodes.append(_own_node(cell, used))
+            nodes.append(_own_node(cell, used, unused))
         elif not is_solution(lab[name]):
             given_cell = not is_grade(lab[name]) and cell is not name
             nodes.append(_lab_node(lab[name], lab[name].source, outputs=cell.outputs if given_cell else ()))
@@ -458,11 +462,11 @@ def _lab_node(cell, text, attachments=None, outputs=()):
     return node
 
 
-def _own_node(cell, used):
-    """Return a cell of the student with a valid, reproducible identifier that is not `used`."""
-    number, name = len(used), cell.id or ""
+def _own_node(cell, used, unused):
+    """Return a cell of the student with its identifier, or if that is invalid or `used`, the next of `unused`."""
+    name = cell.id or ""
     while name in used or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
-        name, number = f"cell-{number}", number + 1
+        name = next(unused)
     used.add(name)
     # Not new_code_cell: nbformat would validate each cell, and then the notebook again
     more = {"outputs": cell.outputs, "execution_count": None} if cell.type == "code" else {}

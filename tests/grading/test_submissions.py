@@ -122,6 +122,7 @@ REFUSED = {
     b'{"cells": [\n{"cell_type": "co': "not JSON from line 2 on",
     b"[" * 500_000: "nested too deeply",
     b"[" + b"[]," * 1_000_000 + b"[]]": "holds too many lists",
+    b"[" + b'"",' * 1_000_000 + b'""]': "holds more than 1,000,000 lines",
     b'{"cells": ' + b'[{"a":' * 200_000: "nested too deeply",
     b'{"cells": [' + b"9" * 5000 + b"]}": "not JSON",
     b"[]": "no list of cells",
