@@ -75,7 +75,7 @@ c = get_config()
 c.JupyterHub.bind_url, c.ConfigurableHTTPProxy.api_url, c.JupyterHub.hub_bind_url = {urls!r}
 c.ConfigurableHTTPProxy.command = [{proxy!r}]
 c.JupyterHub.authenticator_class = "dummy"
-c.Authenticator.allowed_users = {{"ivy", "ada", "bob", "mal"}}
+c.Authenticator.allowed_users = {{"ivy", "ada", "bob", "mal", "ada."}}
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = {people!r} + "/{{username}}"
 # Each server writes down its environment, as a terminal in it would have it
@@ -400,7 +400,7 @@ def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, 
     gradebook = f"sqlite:///{(ivy.home / 'gradebook.db').rename(ivy.home / 'elsewhere.db')}"
     ivy.environment["GRADEBOOK"] = gradebook  # as the secret of the cluster does, with the address of PostgreSQL
     ivy.run("ngshare_exchange.course_management", "create_course", COURSE, "ivy")
-    (ivy.home / "class.csv").write_text("student_id,first_name,last_name,email\nada,,,\nbob,,,\nmal,,,\n")
+    (ivy.home / "class.csv").write_text("student_id,first_name,last_name,email\nada,,,\nbob,,,\nmal,,,\nada.,,,\n")
     ivy.run("ngshare_exchange.course_management", "add_students", COURSE, "class.csv", "--no-gb")
     assert "Successfully released" in ivy.run("nbgrader", "release_assignment", LAB)
     for student, answer in ((ada, "perfect"), (bob, "half")):
@@ -425,6 +425,10 @@ def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, 
         assert submission["has_local_feedback"]
         [page] = student.home.glob(f"**/feedback/**/{LAB}.html")
         assert page.read_bytes() == lab.feedback(student.name).read_bytes()
+    hand_in("ada.", [f"{LAB}.ipynb"], token, ivy)
+    said = ivy.run("nbgrader", "release_feedback", LAB)
+    assert "Released the feedback of 2 students" in said
+    assert "not released, since 'ada' and 'ada.' would both be student ada" in said
 
 
 def test_a_student_neither_collects_nor_reads_the_work_of_another(class_of_three):
