@@ -156,17 +156,23 @@ WITH_SLIDERS = [
 ]
 
 
-@pytest.fixture(params=WITH_SLIDERS)
-def chapter(request):
-    return (SITE / f"{request.param}.html").as_uri()
-
-
-def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chromium, chapter):
-    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+@pytest.fixture(params=WITH_SLIDERS, scope="module")
+def chapter(request, chromium):
+    """A page that one reader after the other uses: most of a test's time would go into opening it."""
+    page = chromium.new_page(has_touch=True)
     elsewhere, errors = [], []
     page.on("request", lambda request: elsewhere.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(chapter, wait_until="domcontentloaded")  # until the script has run
+    page.goto((SITE / f"{request.param}.html").as_uri(), wait_until="domcontentloaded")  # until the script has run
+    yield page
+    page.close()
+    assert not errors
+    assert all(url.startswith(("file:", "data:")) for url in elsewhere)
+
+
+def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chapter):
+    page = chapter
+    page.set_viewport_size({"width": 1440, "height": 900})
     figures = page.locator(FIGURES)
     assert figures.count()
     for figure_ in figures.all():
@@ -183,9 +189,11 @@ def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chromiu
                 at_the_end = before == after and slider.input_value() == end.get(key)
                 assert at_the_end or all(a != b for a, b in zip(before, after)), (slider, key, before[1:], after[1:])
             page.keyboard.press("Tab")
-    page.close()
-    assert not errors
-    assert all(url.startswith(("file:", "data:")) for url in elsewhere)
+
+
+def show_in(page, theme):
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
 
 
 def picture_text_and_sentence(figure_, slider):
@@ -195,9 +203,10 @@ def picture_text_and_sentence(figure_, slider):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(chromium, chapter, theme):
-    page = chromium.new_page(viewport={"width": 320, "height": 700}, has_touch=True, color_scheme=theme)
-    page.goto(chapter, wait_until="domcontentloaded")  # until the script has run
+def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(chapter, theme):
+    page = chapter
+    page.set_viewport_size({"width": 320, "height": 700})
+    show_in(page, theme)
     for figure_ in page.locator(FIGURES).all():
         slider = figure_.get_by_role("slider").first
         slider.press("Home")
@@ -209,17 +218,16 @@ def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideway
         assert picture_text_and_sentence(figure_, slider)[1:] != before[1:]
         assert figure_.locator("img:visible").get_attribute("class") == f"{theme}-figure"
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    page.close()
 
 
-def test_on_paper_there_are_no_sliders(chromium, chapter):
-    page = chromium.new_page()
-    page.goto(chapter, wait_until="domcontentloaded")  # until the script has run
+def test_on_paper_there_are_no_sliders(chapter):
+    page = chapter
+    show_in(page, "light")
     page.emulate_media(media="print")
     for figure_ in page.locator(FIGURES).all():
         assert figure_.locator("img.light-figure").is_visible() and figure_.locator("p").is_visible()
         assert not figure_.get_by_role("slider").first.is_visible()
-    page.close()
+    page.emulate_media(media="screen")
 
 
 @pytest.mark.parametrize("name", WITH_SLIDERS)
