@@ -1,5 +1,6 @@
 """With what tests inspect a page in a browser."""
 
+import functools
 import gzip
 
 from axe_playwright_python.sync_playwright import Axe
@@ -37,6 +38,7 @@ def barriers_of(page, colours=True):
     return [found.generate_report()] * bool(found.violations_count)
 
 
+@functools.cache
 def bytes_sent(path):
     """Return the bytes that a server sends for a file of the site: it compresses text, but not pictures and fonts."""
     is_text = path.suffix in (".html", ".js", ".css", ".json", ".svg")
