@@ -1,6 +1,7 @@
 """Building the book: errors that fail it, cells that are executed again, and messages."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import tempfile
@@ -158,6 +159,25 @@ def test_a_recalled_question_stands_in_the_later_page_and_follows_the_earlier_on
     two_pages.write(text="Other text.", code=ASK.format(question="What is the sum?"))
     assert "Other text." in (two_pages.build() / "book" / "index.html").read_text()
     assert later.stat().st_mtime_ns == written, "no question has changed"
+
+
+def test_a_citation_leads_to_its_work_after_another_work_was_added(course):
+    work = "@book{%s, author = {%s, Ann}, title = {A title}, publisher = {A publisher}, year = {2001}}\n"
+    (course.root / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/index\nchapters:\n- file: book/later\n- file: book/works\n"
+    )
+    (course.root / "references.bib").write_text(work % ("nobel2001", "Nobel"))
+    (course.root / "book" / "works.md").write_text("# Works\n\n```{bibliography}\n```\n")
+    (course.root / "book" / "later.md").write_text("# Later\n\nSee {cite:p}`nobel2001`.\n")
+    course.write()
+    course.build()
+    (course.root / "references.bib").write_text(work % ("abel2001", "Abel") + work % ("nobel2001", "Nobel"))
+    course.write(text="See {cite:p}`abel2001`.")
+    site = course.build() / "book"
+    for page in ("index", "later"):
+        [anchor] = re.findall(r'href="works.html#([^"]+)"', (site / f"{page}.html").read_text())
+        [entry] = re.findall(rf'id="{anchor}".*?</div>', (site / "works.html").read_text(), re.DOTALL)
+        assert ("Abel" in entry) == (page == "index") and ("Nobel" in entry) == (page == "later")
 
 
 def test_to_recall_a_question_that_no_page_asks_fails_the_build(two_pages):
