@@ -25,6 +25,8 @@ WORD = re.compile(r"[^\W\d]\w*")
 # Names that turn text into names, such as `df.query`
 EVALUATING = {"eval", "exec", "query", "globals", "locals", "vars", "getattr", "get_ipython", "__main__", "__dict__"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+MAX_NESTED = 5  # functions in one another; a person writes three
+MAX_DEPTH = 100  # of the syntax tree; a lab has 16
 
 
 @dataclass
@@ -65,7 +67,7 @@ def names_of(source: str) -> Names | None:
     names = Names()
     try:
         tree = _tree(source)
-        if tree is None:
+        if tree is None or _is_too_nested(tree):
             return None
         _read_block(tree.body, names, set(), certain=True)
     except (SyntaxError, ValueError):
@@ -109,6 +111,18 @@ def _tree(source):
         return parsed(HARMLESS_MAGIC.sub(lambda magic: f"{magic[1] or magic[2] or ''}pass", source))
     except SyntaxError:
         return None
+
+
+def _is_too_nested(tree):
+    """Whether code is so deep that to read its names takes long."""
+    waiting = [(tree, 0, 0)]
+    while waiting:
+        node, depth, functions = waiting.pop()
+        functions += isinstance(node, FUNCTIONS)
+        if depth > MAX_DEPTH or functions > MAX_NESTED:
+            return True
+        waiting += [(one, depth + 1, functions) for one in ast.iter_child_nodes(node)]
+    return False
 
 
 @functools.lru_cache(1000)

@@ -94,6 +94,8 @@ DEEP = {
     "a name with dots": f"import {'a.' * (N // 2)}b",
     "a name with dots in a short cell": f"import {'a.' * 4000}b",
     "a name with dots on many lines": "import " + "a.\\\n" * 2000 + "b",
+    "functions in functions": "".join(f"{' ' * i}def f():\n" for i in range(70)) + " " * 70 + "a," * 3000 + "a",
+    "signs before a list": f"{'~' * 300}[{'a,' * 4000}]",
     "elif": "if a: pass\n" + "elif a:1\n" * 1000,
     "help lines": "a?\n" * (N // 3),
     "help lines in a short cell": "a?\n" * 3000,
