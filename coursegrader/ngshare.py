@@ -98,10 +98,11 @@ class ReleaseFeedback:
         listed = self.ngshare_api_get(f"/submissions/{self.coursedir.course_id}/{lab}")
         if listed is None:
             self.fail("Failed to list submissions.")
-        latest, students = {}, {one["student_id"] for one in listed["submissions"]}
+        latest = {}
         for one in sorted(listed["submissions"], key=lambda one: parse_utc(one["timestamp"])):
             latest[_folder(one["student_id"])] = (one["student_id"], one["timestamp"])
-        alike = of_one_identifier(students)  # nobody knows whose page it is
+        # Of those who share a folder, nobody knows whose page it holds
+        alike = of_one_identifier({one["student_id"] for one in listed["submissions"]})
         excluded = self.coursedir.student_id_exclude.split(",")
         for page in sorted(Path(self.coursedir.root).glob(f"{self.coursedir.feedback_directory}/*/{lab}/{lab}.html")):
             folder = page.parent.parent.name

@@ -157,8 +157,8 @@ WITH_SLIDERS = [
 
 
 @pytest.fixture(params=WITH_SLIDERS, scope="module")
-def chapter(request, chromium):
-    """A page that one reader after the other uses: most of a test's time would go into opening it."""
+def page(request, chromium):
+    """A page of a chapter that one reader after the other uses: most of a test's time would go into opening it."""
     page = chromium.new_page(has_touch=True)
     elsewhere, errors = [], []
     page.on("request", lambda request: elsewhere.append(request.url))
@@ -170,8 +170,7 @@ def chapter(request, chromium):
     assert all(url.startswith(("file:", "data:")) for url in elsewhere)
 
 
-def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chapter):
-    page = chapter
+def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(page):
     page.set_viewport_size({"width": 1440, "height": 900})
     figures = page.locator(FIGURES)
     assert figures.count()
@@ -192,7 +191,7 @@ def test_a_reader_moves_every_figure_by_keyboard_and_hears_what_it_shows(chapter
 
 
 def show_in(page, theme):
-    page.emulate_media(color_scheme=theme)
+    page.emulate_media(media="screen", color_scheme=theme)
     page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
 
 
@@ -203,8 +202,7 @@ def picture_text_and_sentence(figure_, slider):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(chapter, theme):
-    page = chapter
+def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideways(page, theme):
     page.set_viewport_size({"width": 320, "height": 700})
     show_in(page, theme)
     for figure_ in page.locator(FIGURES).all():
@@ -220,14 +218,12 @@ def test_on_a_phone_a_finger_moves_a_figure_and_the_page_does_not_scroll_sideway
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_on_paper_there_are_no_sliders(chapter):
-    page = chapter
+def test_on_paper_there_are_no_sliders(page):
     show_in(page, "light")
     page.emulate_media(media="print")
     for figure_ in page.locator(FIGURES).all():
         assert figure_.locator("img.light-figure").is_visible() and figure_.locator("p").is_visible()
         assert not figure_.get_by_role("slider").first.is_visible()
-    page.emulate_media(media="screen")
 
 
 @pytest.mark.parametrize("name", WITH_SLIDERS)
