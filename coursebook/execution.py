@@ -30,6 +30,7 @@ from nbformat import NotebookNode
 from nbformat import read as read_notebook
 from nbformat import write as write_notebook
 from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
+from traitlets.config import Config
 
 from coursebook import contents
 
@@ -257,17 +258,22 @@ def _in_a_thread(coroutine):
 
 
 async def _execute(run, root, options, kernel):
-    client = NotebookClient(run.notebook, resources={"metadata": {"path": str(run.folder)}}, **options)
     started = time.perf_counter()
-    try:
-        async with client.async_setup_kernel(**kernel):
-            await _ask(client, f"{TRACKER}.start()")
-            await _ask(client, f"{FORMATTER}.start()")
-            await client.async_execute(cleanup_kc=False)
-            report = json.loads(ast.literal_eval(await _ask(client, f"{TRACKER}.report({str(root)!r})")))
-            run.cpu, run.files = report["cpu"], report["files"]
-    except Exception as error:
-        run.error = str(error) or type(error).__name__
+    with tempfile.TemporaryDirectory() as private:
+        # A TCP port that was free when it was chosen may be taken before the kernel binds it
+        config = {"KernelManager": {"transport": "ipc", "ip": f"{private}/kernel"}} if os.name == "posix" else {}
+        client = NotebookClient(
+            run.notebook, resources={"metadata": {"path": str(run.folder)}}, config=Config(config), **options
+        )
+        try:
+            async with client.async_setup_kernel(**kernel):
+                await _ask(client, f"{TRACKER}.start()")
+                await _ask(client, f"{FORMATTER}.start()")
+                await client.async_execute(cleanup_kc=False)
+                report = json.loads(ast.literal_eval(await _ask(client, f"{TRACKER}.report({str(root)!r})")))
+                run.cpu, run.files = report["cpu"], report["files"]
+        except Exception as error:
+            run.error = str(error) or type(error).__name__
     run.seconds = time.perf_counter() - started
 
 

@@ -1,6 +1,7 @@
 """Executing the chapters: in parallel, and again only if a dependency of the chapter changed."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -77,6 +78,13 @@ def test_chapters_run_at_the_same_time(course, monkeypatch):
     monkeypatch.setattr(execution, "cores", lambda: 2)
     course.pages(one=MEET.format(own="a", other="b"), two=MEET.format(own="b", other="a"))
     assert course.execute() == {"one", "two"} and not course.failed
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sockets in a folder are those of POSIX")
+def test_a_kernel_takes_no_port_that_another_program_may_take_first(course):
+    course.pages(page="from ipykernel.kernelapp import IPKernelApp\nIPKernelApp.instance().transport")
+    course.execute()
+    assert "'ipc'" in str(course.outputs("page"))
 
 
 def test_a_chapter_is_executed_again_if_and_only_if_something_that_it_depends_on_has_changed(course):
