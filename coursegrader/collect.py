@@ -70,6 +70,7 @@ MAX_NOTEBOOKS = 1000  # of a student
 MAX_CLASS_ENTRIES = 200_000
 MAX_DEPTH = 20  # of nested folders
 MAX_DIRECTORY_BYTES = 32 * 2**20  # of the list of files at the end of a zip
+MAX_EXTRA_BYTES = 1_000  # of an entry in that list
 MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
@@ -396,6 +397,10 @@ class _Directory:
         while at + 46 <= len(self.list):
             (flags,) = struct.unpack_from("<H", self.list, at + 8)
             lengths = struct.unpack_from("<3H", self.list, at + 28)
+            if lengths[1] > MAX_EXTRA_BYTES:  # `zipfile` needs quadratic time for its fields
+                raise _Unusable(
+                    f"an entry in its list of files has an extra field of more than {MAX_EXTRA_BYTES:,} bytes"
+                )
             if flags & 0x800:
                 name = bytes(self.list[at + 46 : at + 46 + lengths[0]])
                 try:

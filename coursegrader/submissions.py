@@ -347,9 +347,9 @@ def _without_copies(cells, lab, given, repairs):
         copies = [one for one in cells if one.grade_id == name]
         if len(copies) < 2:
             continue
-        written = [one for one in copies if not _is_as_given(one, cell, given[name])]
+        written = {one: None for one in copies if not _is_as_given(one, cell, given[name])}  # in order
         if is_solution(cell):
-            kept = (written or copies)[-1]
+            kept = list(written or copies)[-1]
             which = "the last one that you changed is graded" if written else "one is left"
         else:
             kept = next((one for one in copies if one not in written), copies[0])
@@ -358,7 +358,7 @@ def _without_copies(cells, lab, given, repairs):
             if one is not kept:
                 one.grade_id = None
                 dropped |= set() if one in written else {one}
-        rest = ", and what you wrote in the others is kept in ordinary cells" if set(written) - {kept} else ""
+        rest = ", and what you wrote in the others is kept in ordinary cells" if written.keys() - {kept} else ""
         repairs.append(f"The {_role(cell)} {name} was there {len(copies)} times: {which}{rest}.")
     return [cell for cell in cells if cell not in dropped]
 

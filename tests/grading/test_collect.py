@@ -649,6 +649,22 @@ def test_a_zip_that_lists_more_files_than_it_admits_is_refused_and_takes_no_memo
     assert says in said(result["eve"])
 
 
+def test_an_extra_field_as_nobody_has_it_is_refused_and_the_others_are_collected(tmp_path, root, run):
+    path = tmp_path / "a.zip"
+    blocks = struct.pack("<2H", 0xCAFE, 0)
+    with zipfile.ZipFile(path, "w") as file:
+        for name, n in (("ada", 250), ("eve", 251)):
+            entry = zipfile.ZipInfo(f"{LAB}.ipynb", (2026, 1, 1, 0, 0, 0))
+            entry.extra = n * blocks
+            inner = io.BytesIO()
+            with zipfile.ZipFile(inner, "w") as one:
+                one.writestr(entry, notebook())
+            file.writestr(f"{name}.zip", inner.getvalue())
+    result = run(path)
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert "an extra field of more than 1,000 bytes" in said(result["eve"])
+
+
 def test_a_name_in_a_zip_that_only_claims_to_be_utf_8_is_shown_and_the_others_are_collected(tmp_path, root, run):
     entries = {
         "Zoé.ipynb": notebook(),
