@@ -316,7 +316,7 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
         elif path.exists() and not path.is_file():
             raise _Unusable("it is not a file")
         else:
-            found = _files_of_zip(path, opened, MAX_CLASS_ENTRIES)
+            found, _ = _files_of_zip(path, opened, MAX_CLASS_ENTRIES)
     except OSError as error:
         raise GradingError(f"{path}: cannot be read: {error.strerror}; look at its permissions") from None
     except _Unusable as error:
@@ -351,7 +351,8 @@ def _file_of_folder(path, name):
     return _File(name, date, partial(open_ordinary, path), problem)
 
 
-def _files_of_zip(path: Path, opened: ExitStack, most: int) -> list[_File]:
+def _files_of_zip(path: Path, opened: ExitStack, most: int) -> tuple[list[_File], int]:
+    """Return the files in a zip, and the number of entries in its list, folders included."""
     try:
         file = opened.enter_context(path.open("rb"))
         directory = _Directory(file)
@@ -363,13 +364,16 @@ def _files_of_zip(path: Path, opened: ExitStack, most: int) -> list[_File]:
     except BROKEN as error:
         raise _Unusable(f"it is not a zip ({error})") from None
     entries = archive.infolist()
+    if sum(entry.compress_size for entry in entries) > path.stat().st_size:
+        raise _Unusable("its files overlap")
     names = [directory.names.get(number, entry.filename) for number, entry in enumerate(entries)]
     paths = [name.replace("\\", "/") or NAMELESS for name in names]
-    return [
+    files = [
         _File(path, _date(entry), partial(archive.open, entry), _problem(entry, path))
         for entry, path in zip(entries, paths, strict=True)
         if not path.endswith("/")
     ]
+    return files, directory.entries
 
 
 class _Directory:
@@ -721,15 +725,16 @@ def _latest(handed_in, notes):
 
 def _unpacked(handed_in, folder, budget, notes):
     """Unpack each notebook into its own folder, and return the student's file that contained it."""
-    notebooks = {}
+    notebooks, tried = {}, 0
     with ExitStack() as opened:
         # Zips come last: one may use up the budget
         for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
             for file, name in _notebooks_in(one, folder, opened, budget, notes):
-                if len(notebooks) == MAX_NOTEBOOKS:
+                if tried == MAX_NOTEBOOKS:
                     notes.append(f"Left out {shown(name)}: it is one of more than {MAX_NOTEBOOKS} notebooks.")
                     continue
-                target = folder / f"notebook-{len(notebooks)}" / shown(PurePosixPath(name).name)[-60:]
+                tried += 1
+                target = folder / f"notebook-{tried}" / shown(PurePosixPath(name).name)[-60:]
                 try:
                     target.parent.mkdir(exist_ok=True)
                     _unpack(file, target, MAX_BYTES, budget)
@@ -748,8 +753,8 @@ def _notebooks_in(one, folder, opened, budget, notes):
         if kind == ".zip":
             archive = folder / f"archive-{len(list(folder.iterdir()))}"
             _unpack(one.file, archive, MAX_STUDENT_BYTES, budget)
-            files = _files_of_zip(archive, opened, budget.entries)
-            budget.entries -= len(files)
+            files, entries = _files_of_zip(archive, opened, budget.entries)
+            budget.entries -= entries
             inside = [file for file in files if not _is_ignored(file.path)]
             return [(file, file.path) for file in inside if file.path.lower().endswith(".ipynb")]
         if one.file.problem:

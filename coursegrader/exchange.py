@@ -7,12 +7,14 @@ for the buttons of the formgrader.
 """
 
 import glob
+import heapq
 import itertools
 import os
 import re
 import secrets
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -192,32 +194,38 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
 
     Of each owner, these are the latest `MAX_FOLDERS`; if there are more, `notes` says so.
     """
-    found, mounted = {}, mounted_in(inbound)
-    for path in sorted(inbound.iterdir()):
-        student, *rest = path.name.split("+")
-        if len(rest) < 2 or rest[0] != lab:
-            continue
-        if path.name in mounted:
-            notes.setdefault(student, []).append(
-                f"Left out {shown(path.name)}: a file system is mounted in it, and whoever serves it need not answer."
-            )
-            continue
-        try:
-            state = path.lstat()
-            owner, time_of = state.st_uid, state.st_ctime
-        except FileNotFoundError:
-            continue
-        except OSError:  # a file system that a student mounted there may refuse everybody else, root included
-            owner, time_of = student, 0.0
-        found.setdefault(owner, []).append((time_of, path, student))
-    for owner, some in found.items():
-        if len(some) > MAX_FOLDERS:
+    latest, counts, mounted = {}, Counter(), mounted_in(inbound)
+    with os.scandir(inbound) as entries:  # a student can make any number of them
+        for entry in entries:
+            student, *rest = entry.name.split("+")
+            if len(rest) < 2 or rest[0] != lab:
+                continue
+            if entry.name in mounted:
+                notes.setdefault(student, []).append(
+                    f"Left out {shown(entry.name)}: a file system is mounted in it, and whoever serves it need not "
+                    "answer."
+                )
+                continue
+            try:
+                state = entry.stat(follow_symlinks=False)
+                owner, time_of = state.st_uid, state.st_ctime
+            except FileNotFoundError:
+                continue
+            except OSError:  # a file system that a student mounted there may refuse everybody else, root included
+                owner, time_of = student, 0.0
+            counts[owner] += 1
+            some = latest.setdefault(owner, [])
+            heapq.heappush(some, (time_of, entry.name, student))
+            if len(some) > MAX_FOLDERS:
+                heapq.heappop(some)
+    for owner, some in sorted(latest.items(), key=lambda item: min(name for _, name, _ in item[1])):
+        if counts[owner] > MAX_FOLDERS:
             who = shown(owner) if isinstance(owner, str) else name_of(owner)
             notes.setdefault(owner, []).append(
-                f"{who} has {len(some)} folders in the exchange; the latest {MAX_FOLDERS} are looked into."
+                f"{who} has {counts[owner]} folders in the exchange; the latest {MAX_FOLDERS} are looked into."
             )
-        for _, path, student in sorted(some)[-MAX_FOLDERS:]:
-            yield student, path, owner
+        for _, name, student in sorted(some):
+            yield student, inbound / name, owner
 
 
 def mounted_in(inbound: Path) -> set[str]:

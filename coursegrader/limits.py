@@ -12,6 +12,7 @@ No process of a submission can leave the core that it was given (`coursegrader.w
 
 import contextlib
 import functools
+import itertools
 import os
 import shutil
 import signal
@@ -158,7 +159,8 @@ class Supervisor:
         for pid in set(started).difference(*map(children, self.own)):
             # A machine without memory ends these first, not the servers or other submissions
             with contextlib.suppress(OSError):
-                Path("/proc", str(pid), "oom_score_adj").write_text("1000")
+                if descends(pid, self.pid):
+                    Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         reason = None
         if len(started) > self.limits.processes:
             reason = f"more than {self.limits.processes:g} processes"
@@ -167,18 +169,53 @@ class Supervisor:
         self.looks += 1
         if reason:
             for pid in started:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+                end(pid, self.pid)
         return reason
 
     def hold_too_much(self, started):
         """Return whether processes exceed the limit of memory together."""
         most = self.limits.memory_bytes
         # The first sum counts shared memory in each process; the second counts it once but takes longer
-        if sum(map(resident, started)) > most and sum(map(proportional, started)) > most:
+        if exceeds(map(resident, started), most) and exceeds(map(proportional, started), most):
             return True
         # Counting mappings takes long, and processes that come and go are missed meanwhile
-        return self.looks % 8 == 0 and MAPPING_BYTES * sum(map(mappings, started)) > most
+        return self.looks % 8 == 0 and exceeds(map(mappings, started), most / MAPPING_BYTES)
+
+
+def exceeds(amounts: Iterable[float], most: float) -> bool:
+    """Return whether the sum of amounts exceeds a limit, without those that are not needed to know it."""
+    return any(total > most for total in itertools.accumulate(amounts))
+
+
+def end(pid: int, ancestor: int) -> None:
+    """End a process that descends from another one, but no process that has taken over its number."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # the kernel or a container has no such handles
+        handle = None
+    with contextlib.suppress(OSError):
+        if descends(pid, ancestor):  # only now: the handle may be that of a process that took over the number
+            if handle is None:
+                os.kill(pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+    if handle is not None:
+        os.close(handle)
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Return whether a process was started by another one or by a descendant of it."""
+    while pid > 1:
+        try:
+            # The name in brackets may hold any bytes
+            pid = int(Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            return False
+        if pid == ancestor:
+            return True
+    return False
 
 
 def below(pid: int) -> list[int]:

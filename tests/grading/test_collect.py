@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import stat
 import struct
@@ -663,6 +664,37 @@ def test_an_extra_field_as_nobody_has_it_is_refused_and_the_others_are_collected
     result = run(path)
     assert [name for name, one in result.items() if one.path] == ["ada"]
     assert "an extra field of more than 1,000 bytes" in said(result["eve"])
+
+
+def test_a_zip_whose_files_share_their_bytes_is_refused_and_the_others_are_collected(tmp_path, root, run):
+    """Else a small zip could be unpacked thousands of times."""
+    inner = bytearray(zip_bytes({"0.ipynb": notebook("a" * 3000)}))
+    at = inner.index(b"PK\1\2")
+    end = inner.index(b"PK\5\6")
+    entry = bytes(inner[at:end])
+    many = b"".join(entry.replace(b"0.ipynb", b"%d.ipynb" % number) for number in range(9))
+    last = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 9, 9, len(many), at, 0)
+    result = run(zipped(tmp_path / "a.zip", {"eve.zip": bytes(inner[:at]) + many + last, "ada.ipynb": notebook()}))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert "its files overlap" in said(result["eve"])
+
+
+def test_notebooks_that_cannot_be_read_count_like_others(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_NOTEBOOKS", 3)
+    broken = bytearray(zip_bytes({f"{number}.ipynb": notebook() for number in range(9)}))
+    for found in re.finditer(b"PK\1\2", bytes(broken)):
+        broken[found.start() + 16] ^= 1  # the checksum
+    result = run(zipped(tmp_path / "a.zip", {"eve.zip": bytes(broken), "ada.ipynb": notebook()}))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert "one of more than 3 notebooks" in said(result["eve"])
+
+
+def test_folders_in_a_zip_count_as_entries(tmp_path, root, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    folders = zip_bytes({f"{number}/": b"" for number in range(8)})
+    result = run(zipped(tmp_path / "a.zip", {f"eve/{name}.zip": folders for name in "ab"} | {"ada.ipynb": notebook()}))
+    assert [name for name, one in result.items() if one.path] == ["ada"]
+    assert "8 files, more than" in said(result["eve"])
 
 
 def test_a_name_in_a_zip_that_only_claims_to_be_utf_8_is_shown_and_the_others_are_collected(tmp_path, root, run):

@@ -126,6 +126,19 @@ def test_memory_that_children_share_counts_once(watched):
     assert watched(4, prepare=held, hold="sum(held[::4096])") == (None, 4)
 
 
+@pytest.mark.parametrize("has_handles", [True, False])
+def test_a_process_that_took_over_the_number_of_another_is_left_alone(monkeypatch, has_handles):
+    if not has_handles:
+        monkeypatch.setattr(os, "pidfd_open", lambda pid: (_ for _ in ()).throw(OSError("no handles here")))
+    with subprocess.Popen(["sleep", "60"]) as mine, subprocess.Popen(["sleep", "60"]) as other:
+        limits.end(other.pid, mine.pid)
+        assert limits.descends(mine.pid, os.getpid()) and not limits.descends(other.pid, mine.pid)
+        limits.end(mine.pid, os.getpid())
+        assert mine.wait(10) == -signal.SIGKILL and other.poll() is None
+        limits.end(mine.pid, os.getpid())  # a number without a process
+        other.kill()
+
+
 def test_a_submission_has_no_huge_pages_of_which_a_piece_would_keep_all(bubblewrap):
     grader = worker.Worker()
     grader.start()
