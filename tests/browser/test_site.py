@@ -136,8 +136,53 @@ AXE_LOOKS_AT = dict(zip(EVERY_PAGE, itertools.cycle([(320, 1440)] if WHOLE_BOOK 
 WITH_COLOURS = EVERY_PAGE if WHOLE_BOOK else EVERY_PAGE[::5]
 
 
+def asking_pages():
+    """Return the pages of chapters whose source has a question."""
+    return [
+        page
+        for page in CHAPTER_PAGES
+        if re.search(r"quiz\.(choice|number)\(", (ROOT / "book" / f"{page}.md").read_text("utf-8"))
+    ]
+
+
+# Give no answer, every wrong one and then the right one to each question of a page. Returns the right answers, and what
+# was said where something else was expected.
+ANSWER_ALL = r"""() => {
+  const plain = (one) => one.textContent.replace(/\s+/g, " ").trim();
+  const unexpected = [], given = [];
+  for (const quiz of document.querySelectorAll("fieldset.quiz:not(.recall *)")) {
+    const verdict = () => plain(quiz.querySelector(".quiz-verdict"));
+    const check = (expected) => {
+      quiz.querySelector(".quiz-check").click();
+      if (!verdict().includes(expected)) unexpected.push([quiz.id, expected, verdict()]);
+    };
+    const give = (value, expected) => {
+      const inputs = [...quiz.querySelectorAll(".quiz-answers input")];
+      const input = inputs.find((one) => one.type === "text" || one.value === value);
+      if (input.type === "text") {
+        input.value = value;
+        input.dispatchEvent(new Event("input", { bubbles: true }));
+      } else input.click();
+      if (verdict()) unexpected.push([quiz.id, "nothing more of another answer", verdict()]);
+      check(expected);
+    };
+    if (quiz.textContent.includes("\\(")) unexpected.push([quiz.id, "every formula is set", ""]);
+    check("first");
+    const isNumber = quiz.querySelector(".quiz-answers input").type === "text";
+    const answers = [...quiz.querySelectorAll("details li")].map((one) =>
+      [isNumber ? one.dataset.value : one.dataset.key, plain(one.querySelector(".quiz-why"))]);
+    const right = answers.find(([, text]) => text.includes("Right."));
+    for (const [value, text] of answers) if (text !== right[1]) give(value, text);
+    if (isNumber) give("1e9", "none of the usual mistakes");
+    give(isNumber ? right[0].replace(".", ",") : right[0], right[1]);
+    given.push(isNumber ? right[0].replace(".", ",") : right[0]);
+  }
+  return { given, unexpected };
+}"""
+
+
 @pytest.mark.parametrize("name", EVERY_PAGE)
-def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_light(
+def test_a_page_fits_every_screen_loads_little_has_no_barrier_and_explains_every_answer_of_its_questions(
     chromium, address, name, record_property
 ):
     page = chromium.new_page(viewport={"width": 320, "height": 900}, color_scheme=SCREENS[320])
@@ -163,8 +208,9 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
         large = page.add_style_tag(content="html { font-size: 200% !important }")
         too_wide[width, "text of twice the size"] = page.evaluate(NEXT_WIDTH) - width
         large.evaluate("tag => tag.remove()")
-    page.close()
     everything = compressed_bytes(requests) / 1000
+    answered = page.evaluate(ANSWER_ALL)
+    page.close()
     record_property("summary", f"{name}: {loaded / 1000:.0f} kB compressed, {everything:.0f} kB when all was seen")
     assert themes == list(SCREENS.values())
     assert not [url for url in requests if address not in url and not url.startswith("data:")]
@@ -175,6 +221,7 @@ def test_a_page_fits_every_screen_needs_no_other_host_has_no_barrier_and_is_ligh
     assert not barriers, "\n".join(barriers)
     assert max(too_wide.values()) <= 0, f"pixels by which the page is wider than the screen: {too_wide}"
     assert everything * 1000 < PAGE_BYTES
+    assert not answered["unexpected"] and bool(answered["given"]) == (name.removeprefix("book/") in asking_pages())
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
@@ -296,68 +343,6 @@ def verdict_of(quiz):
 
 def given_in(quiz):
     return quiz.evaluate("one => (one.querySelector(':checked') ?? one.querySelector('input')).value")
-
-
-def asking_pages():
-    """Return the pages of chapters whose source has a question."""
-    return [
-        page
-        for page in CHAPTER_PAGES
-        if re.search(r"quiz\.(choice|number)\(", (ROOT / "book" / f"{page}.md").read_text("utf-8"))
-    ]
-
-
-# Give no answer, every wrong one and then the right one to each question of a page. Returns the right answers, and what
-# was said where something else was expected.
-ANSWER_ALL = r"""() => {
-  const plain = (one) => one.textContent.replace(/\s+/g, " ").trim();
-  const unexpected = [], given = [];
-  for (const quiz of document.querySelectorAll("fieldset.quiz:not(.recall *)")) {
-    const verdict = () => plain(quiz.querySelector(".quiz-verdict"));
-    const check = (expected) => {
-      quiz.querySelector(".quiz-check").click();
-      if (!verdict().includes(expected)) unexpected.push([quiz.id, expected, verdict()]);
-    };
-    const give = (value, expected) => {
-      const inputs = [...quiz.querySelectorAll(".quiz-answers input")];
-      const input = inputs.find((one) => one.type === "text" || one.value === value);
-      if (input.type === "text") {
-        input.value = value;
-        input.dispatchEvent(new Event("input", { bubbles: true }));
-      } else input.click();
-      if (verdict()) unexpected.push([quiz.id, "nothing more of another answer", verdict()]);
-      check(expected);
-    };
-    if (quiz.textContent.includes("\\(")) unexpected.push([quiz.id, "every formula is set", ""]);
-    check("first");
-    const isNumber = quiz.querySelector(".quiz-answers input").type === "text";
-    const answers = [...quiz.querySelectorAll("details li")].map((one) =>
-      [isNumber ? one.dataset.value : one.dataset.key, plain(one.querySelector(".quiz-why"))]);
-    const right = answers.find(([, text]) => text.includes("Right."));
-    for (const [value, text] of answers) if (text !== right[1]) give(value, text);
-    if (isNumber) give("1e9", "none of the usual mistakes");
-    give(isNumber ? right[0].replace(".", ",") : right[0], right[1]);
-    given.push(isNumber ? right[0].replace(".", ",") : right[0]);
-  }
-  return { given, unexpected };
-}"""
-
-
-@pytest.mark.parametrize("name", asking_pages())
-def test_every_answer_of_every_question_is_explained_and_remembered(chromium, address, name):
-    context = chromium.new_context()
-    page = context.new_page()
-    page.goto(f"{address}/book/{name}.html")
-    answered = page.evaluate(ANSWER_ALL)
-    assert answered["given"] and not answered["unexpected"]
-    page.reload()
-    # Skip shadow trees: to search them, Playwright walks through all elements of the page each time
-    quizzes = page.locator("css:light=fieldset.quiz:not(.recall *)").all()
-    for quiz, answer in zip(quizzes, answered["given"], strict=True):
-        assert given_in(quiz) == answer and "Right." in verdict_of(quiz)
-        assert quiz.locator(".quiz-verdict[aria-live=polite]").count() == 1
-    assert not context.cookies()
-    context.close()
 
 
 def test_questions_are_answered_by_keyboard_and_forgotten(chromium, address):
