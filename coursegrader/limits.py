@@ -168,8 +168,7 @@ class Supervisor:
             reason = f"more than {self.limits.memory:g} GB of memory"
         self.looks += 1
         if reason:
-            for pid in started:
-                end(pid, self.pid)
+            end(started, self.pid)
         return reason
 
     def hold_too_much(self, started):
@@ -187,22 +186,31 @@ def exceeds(amounts: Iterable[float], most: float) -> bool:
     return any(total > most for total in itertools.accumulate(amounts))
 
 
-def end(pid: int, ancestor: int) -> None:
-    """End a process that descends from another one, but no process that has taken over its number."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    except OSError:  # the kernel or a container has no such handles
-        handle = None
-    with contextlib.suppress(OSError):
-        if descends(pid, ancestor):  # only now: the handle may be that of a process that took over the number
+def end(pids: Iterable[int], ancestor: int) -> None:
+    """End the processes that descend from another one, but no process that has taken over the number of one."""
+    found = []
+    for pid in pids:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        except OSError:  # the kernel or a container has no such handles, or there are too many
+            handle = None
+        # Ask only now, since the handle may be that of a process that took over the number, and before any is ended,
+        # since its children would no longer descend from the other one
+        if descends(pid, ancestor):
+            found.append((pid, handle))
+        elif handle is not None:
+            os.close(handle)
+    for pid, handle in found:
+        with contextlib.suppress(OSError):
             if handle is None:
                 os.kill(pid, signal.SIGKILL)
             else:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-    if handle is not None:
-        os.close(handle)
+    for _, handle in found:
+        if handle is not None:
+            os.close(handle)
 
 
 def descends(pid: int, ancestor: int) -> bool:

@@ -131,11 +131,11 @@ def test_a_process_that_took_over_the_number_of_another_is_left_alone(monkeypatc
     if not has_handles:
         monkeypatch.setattr(os, "pidfd_open", lambda pid: (_ for _ in ()).throw(OSError("no handles here")))
     with subprocess.Popen(["sleep", "60"]) as mine, subprocess.Popen(["sleep", "60"]) as other:
-        limits.end(other.pid, mine.pid)
+        limits.end([other.pid], mine.pid)
         assert limits.descends(mine.pid, os.getpid()) and not limits.descends(other.pid, mine.pid)
-        limits.end(mine.pid, os.getpid())
+        limits.end([mine.pid], os.getpid())
         assert mine.wait(10) == -signal.SIGKILL and other.poll() is None
-        limits.end(mine.pid, os.getpid())  # a number without a process
+        limits.end([mine.pid], os.getpid())  # a number without a process
         other.kill()
 
 
