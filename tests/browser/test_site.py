@@ -136,13 +136,12 @@ AXE_LOOKS_AT = dict(zip(EVERY_PAGE, itertools.cycle([(320, 1440)] if WHOLE_BOOK 
 WITH_COLOURS = EVERY_PAGE if WHOLE_BOOK else EVERY_PAGE[::5]
 
 
-def asking_pages():
-    """Return the pages of chapters whose source has a question."""
-    return [
-        page
-        for page in CHAPTER_PAGES
-        if re.search(r"quiz\.(choice|number)\(", (ROOT / "book" / f"{page}.md").read_text("utf-8"))
-    ]
+# Pages of chapters whose source has a question
+ASKING_PAGES = [
+    page
+    for page in CHAPTER_PAGES
+    if re.search(r"quiz\.(choice|number)\(", (ROOT / "book" / f"{page}.md").read_text("utf-8"))
+]
 
 
 # Give no answer, every wrong one and then the right one to each question of a page. Returns the right answers, and what
@@ -179,10 +178,15 @@ ANSWER_ALL = r"""() => {
   }
   return { given, unexpected };
 }"""
+# What a page that is opened again says of each question: the answer given, the verdict, and how many say it aloud
+REMEMBERED = """() => [...document.querySelectorAll("fieldset.quiz:not(.recall *)")].map((quiz) => [
+  (quiz.querySelector(":checked") ?? quiz.querySelector("input")).value,
+  quiz.querySelector(".quiz-verdict").textContent.includes("Right."),
+  quiz.querySelectorAll(".quiz-verdict[aria-live=polite]").length])"""
 
 
 @pytest.mark.parametrize("name", EVERY_PAGE)
-def test_a_page_fits_every_screen_loads_little_has_no_barrier_and_explains_every_answer_of_its_questions(
+def test_a_page_fits_every_screen_loads_little_has_no_barrier_and_explains_and_remembers_every_answer(
     chromium, address, name, record_property
 ):
     page = chromium.new_page(viewport={"width": 320, "height": 900}, color_scheme=SCREENS[320])
@@ -209,7 +213,11 @@ def test_a_page_fits_every_screen_loads_little_has_no_barrier_and_explains_every
         too_wide[width, "text of twice the size"] = page.evaluate(NEXT_WIDTH) - width
         large.evaluate("tag => tag.remove()")
     everything = compressed_bytes(requests) / 1000
-    answered = page.evaluate(ANSWER_ALL)
+    answered, remembered = page.evaluate(ANSWER_ALL), []
+    if answered["given"]:
+        page.reload()
+        remembered = page.evaluate(REMEMBERED)
+    cookies = page.context.cookies()
     page.close()
     record_property("summary", f"{name}: {loaded / 1000:.0f} kB compressed, {everything:.0f} kB when all was seen")
     assert themes == list(SCREENS.values())
@@ -221,7 +229,8 @@ def test_a_page_fits_every_screen_loads_little_has_no_barrier_and_explains_every
     assert not barriers, "\n".join(barriers)
     assert max(too_wide.values()) <= 0, f"pixels by which the page is wider than the screen: {too_wide}"
     assert everything * 1000 < PAGE_BYTES
-    assert not answered["unexpected"] and bool(answered["given"]) == (name.removeprefix("book/") in asking_pages())
+    assert not answered["unexpected"] and bool(answered["given"]) == (name.removeprefix("book/") in ASKING_PAGES)
+    assert remembered == [[answer, True, 1] for answer in answered["given"]] and not cookies
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
@@ -387,7 +396,7 @@ def test_a_number_is_read_as_people_write_it(chromium, address, name, write, ver
 def test_without_a_script_and_in_print_the_answers_of_the_questions_are_there(chromium, address):
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(f"{address}/book/{asking_pages()[0]}.html")
+    page.goto(f"{address}/book/{ASKING_PAGES[0]}.html")
     quiz = page.locator("fieldset.quiz").first
     answer = quiz.locator("details li").first
     assert not quiz.locator(".quiz-check").is_visible() and not answer.is_visible()
