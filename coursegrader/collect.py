@@ -28,6 +28,7 @@ gave to the file, which the way back needs, in ``canvas-file.txt``.
 
 import filecmp
 import io
+import itertools
 import os
 import re
 import shutil
@@ -325,18 +326,42 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
 
 
 def _files_of_folder(folder: Path) -> Iterator[_File]:
-    """Yield the files of a folder; a folder in it that cannot be read is yielded as a file with a problem."""
-    waiting = sorted(folder.iterdir(), reverse=True)
+    """Yield the files of a folder; a folder in it that cannot be read is yielded as a file with a problem.
+
+    Of each student, `MAX_ENTRIES` files and folders are looked at.
+    """
+    waiting, entries = sorted(folder.iterdir(), reverse=True), Counter()
+    around = _folders_around_a_class(folder)
     while waiting:
         path = waiting.pop()
         name = path.relative_to(folder)
+        student = name.parts[: around + 1]
+        entries[student] += 1
+        if entries[student] > MAX_ENTRIES:
+            if entries[student] == MAX_ENTRIES + 1:
+                rest, problem = "/".join([*student, "the rest"]), f"there are more than {MAX_ENTRIES} files and folders"
+                yield _File(rest, 0.0, partial(open_ordinary, path), problem)
+            continue
         try:
             if kind_of(path) == "a folder" and len(name.parts) <= MAX_DEPTH:
-                waiting += sorted(path.iterdir(), reverse=True)
+                waiting += sorted(itertools.islice(path.iterdir(), MAX_ENTRIES + 1), reverse=True)
                 continue
         except OSError:  # the file says so
             pass
         yield _file_of_folder(path, name.as_posix())
+
+
+def _folders_around_a_class(folder):
+    """Return how many folders, each the only one in the one before, lie between a folder and those of the students."""
+    for number in range(MAX_DEPTH):
+        inside = list(itertools.islice((path for path in folder.iterdir() if not _is_ignored(path.name)), 2))
+        try:
+            if len(inside) != 1 or kind_of(inside[0]) != "a folder":
+                return number
+        except OSError:
+            return number
+        folder = inside[0]
+    return MAX_DEPTH
 
 
 def _file_of_folder(path, name):

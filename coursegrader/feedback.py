@@ -37,7 +37,8 @@ PICTURES = ("image/png", "image/jpeg")
 class Part:
     """A cell as the page shows it: `kind` is "text", "code", "raw", "answer" or "test".
 
-    `points` are None where there are none to gain. `failed` is the message of a test that failed.
+    `is_code` tells code from text in an answer. `points` are None where there are none to gain. `failed` is the message
+    of a test that failed.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Part:
     failed: str | None = None
     see: str | None = None
     comment: Markup | None = None
+    is_code: bool = False
 
     @property
     def lost(self):
@@ -173,7 +175,7 @@ class Shown:
             part.failed, part.see = self.hint(cell.outputs)
         else:
             kind = "answer" if is_solution(cell) else "code"
-            part = Part(kind, Markup(code(cell.source)), [self.output(one) for one in cell.outputs])
+            part = Part(kind, Markup(code(cell.source)), [self.output(one) for one in cell.outputs], is_code=True)
             if cell.metadata.get("mlcourse", {}).get("as_handed_in"):
                 part.outputs.insert(0, Markup("<p class=soft>{}</p>").format(HANDED_IN if cell.outputs else NOT_RUN))
         grader = cell.metadata.get("nbgrader", {})

@@ -64,7 +64,8 @@ PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", r
 NUMBER = re.compile(r"[0-9]{1,3}")
 NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the reader's Jupyter server may answer there
-HUB = re.compile(r"/(?:user|hub|services)(?:[/?#]|$)", re.IGNORECASE)  # paths of a JupyterHub
+# Paths of a JupyterHub, and those that it sends on to them
+HUB = re.compile(r"/(?:user|user-redirect|hub|services|spawn|spawn-pending|logout|git-pull)(?:[/?#]|$)", re.IGNORECASE)
 LINK = re.compile(
     r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#][^\s\\]*)?",
     re.IGNORECASE,
