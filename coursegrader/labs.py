@@ -23,7 +23,7 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import jupytext
@@ -255,14 +255,36 @@ def leaks(secrets: Iterable[str], text: str) -> list[str]:
     -------
     list of str
     """
-    text = squeezed(text)
-    # Of most lines not even the first characters occur
-    lines = {}
+    return leak_finder(secrets)(text)
+
+
+def leak_finder(secrets: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return a function that does what `leaks` does, in one text after another.
+
+    Parameters
+    ----------
+    secrets : iterable of str
+        As for `leaks`.
+
+    Returns
+    -------
+    callable
+        Returns for a text what it contains, as a list of str.
+    """
+    # Cut a text into parts of half of `LEAST`: wherever a line begins, its first `LEAST` characters hold a whole part
+    half, lines = LEAST // 2, {}
     for line in secrets:
-        lines.setdefault(squeezed(line)[:LEAST], []).append(line)
-    begun = {begin for place in range(len(text)) if (begin := text[place : place + LEAST]) in lines}
-    found = [line for begin in begun for line in lines[begin] if squeezed(line) in text]
-    return sorted([*found, *(marker for marker in MARKERS if squeezed(marker) in text)])
+        begin = squeezed(line)[:LEAST]
+        for place in range(half + 1):
+            lines.setdefault(begin[place : place + half], []).append(line)
+
+    def find(text):
+        text = squeezed(text)
+        parts = {text[place : place + half] for place in range(0, len(text), half)} & lines.keys()
+        possible = {line for part in parts for line in lines[part]} | {*MARKERS}
+        return sorted(line for line in possible if squeezed(line) in text)
+
+    return find
 
 
 def text_of(name: str, content: bytes) -> str:
@@ -283,7 +305,8 @@ def text_of(name: str, content: bytes) -> str:
     if name.lower().endswith((".ipynb", ".json")):
         with contextlib.suppress(ValueError, RecursionError):  # of a damaged file, the raw text remains
             text += "\n" + strip_ansi("\n".join(_texts(json.loads(text))))
-    return "\n".join([text, html.unescape(re.sub(r"<[^<>]*>", "", text)), text.replace("\\", "").replace('""', '"')])
+    read = html.unescape(re.sub(r"<[^<>]*>", "", text)), text.replace("\\", "").replace('""', '"')
+    return "\n".join(dict.fromkeys([text, *read]))
 
 
 def _texts(content):

@@ -26,6 +26,7 @@ from coursegrader.labs import (
     MARKERS,
     REGIONS,
     given_text,
+    leak_finder,
     leaks,
     nbgrader_config,
     read_labs,
@@ -230,8 +231,13 @@ def _tracked(root, names):
 
 def _check_secrets(files, folder, secrets):
     """Refuse something secret in a file to be published, or in any file of the history of the target."""
+    find = leak_finder(secrets)
+
+    def check(name, content, where):
+        _check_file(name, content, find, secrets, where)
+
     for name, content in files.items():
-        _check_file(name, content, secrets, "")
+        check(name, content, "")
     if not (folder / ".git").exists():
         return
     checked = {hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() for content in files.values()}
@@ -241,20 +247,20 @@ def _check_secrets(files, folder, secrets):
             checked.add(sha)
             commits = _git(folder, *HISTORY, "--format=%h", f"--find-object={sha}").splitlines()
             where = f" in commit {commits[-1]} of the target" if commits else f" in object {sha[:7]} of the target"
-            _check_file(name or "a tag", _git_bytes(folder, "cat-file", "blob", sha), secrets, where)
+            check(name or "a tag", _git_bytes(folder, "cat-file", "blob", sha), where)
     for command in (("log", "--all", "--format=%B"), ("for-each-ref", "--format=%(contents)")):
         message = _git(folder, *command).encode("utf-8", "replace")
-        _check_file("a message", message, secrets, " of a commit or tag of the target")
+        check("a message", message, " of a commit or tag of the target")
 
 
-def _check_file(name, content, secrets, where):
+def _check_file(name, content, find, secrets, where):
     mend = "begin with an empty repository" if where else "take it out"
     if not name.lower().endswith(NO_TEXT) and not _is_text(content):
         raise GradingError(
             f"nothing was published, since {name}{where} cannot be searched for solutions: it is no text in UTF-8, and "
             f"no file of {', '.join(NO_TEXT)}; {mend}"
         )
-    if found := leaks(secrets, text_of(name, content)):
+    if found := find(text_of(name, content)):
         is_marker = found[0] in MARKERS
         what = f"the marker {found[0]}" if is_marker else f"a line of {secrets[found[0]]}: {found[0]}"
         raise GradingError(f"nothing was published, since {name}{where} holds {what}; {mend}")

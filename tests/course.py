@@ -234,9 +234,9 @@ def text_of(path):
 
 def leaks(secrets, paths):
     """Return a sentence for each secret line and each marker that a file contains."""
-    found = []
+    found, find = [], coursegrader.labs.leak_finder(secrets)
     for path in paths:
-        lines = coursegrader.labs.leaks(secrets, text_of(path))
+        lines = find(text_of(path))
         # The page for instructors explains the markers, and the search finds them there
         explained = coursegrader.labs.MARKERS if path.stem in ("for-instructors", "search-index") else ()
         found += [f"{path.name} holds: {line}" for line in lines if line not in explained]
