@@ -328,9 +328,9 @@ def _files(path: Path, opened: ExitStack) -> list[_File]:
 def _files_of_folder(folder: Path) -> Iterator[_File]:
     """Yield the files of a folder; a folder in it that cannot be read is yielded as a file with a problem.
 
-    Of each student, `MAX_ENTRIES` files and folders are looked at.
+    Of each student, `MAX_ENTRIES` files and folders are looked at, those that programs keep for themselves last.
     """
-    waiting, entries = sorted(folder.iterdir(), reverse=True), Counter()
+    waiting, entries = _last_first(folder.iterdir()), Counter()
     around = _folders_around_a_class(folder)
     while waiting:
         path = waiting.pop()
@@ -344,11 +344,15 @@ def _files_of_folder(folder: Path) -> Iterator[_File]:
             continue
         try:
             if kind_of(path) == "a folder" and len(name.parts) <= MAX_DEPTH:
-                waiting += sorted(itertools.islice(path.iterdir(), MAX_ENTRIES + 1), reverse=True)
+                waiting += _last_first(itertools.islice(path.iterdir(), MAX_ENTRIES + 1))
                 continue
         except OSError:  # the file says so
             pass
         yield _file_of_folder(path, name.as_posix())
+
+
+def _last_first(paths):
+    return sorted(paths, key=lambda path: (_is_ignored(path.name), path), reverse=True)
 
 
 def _folders_around_a_class(folder):

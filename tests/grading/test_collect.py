@@ -618,14 +618,18 @@ def test_a_student_with_many_files_leaves_the_others_their_room(tmp_path, root, 
 
 @pytest.mark.parametrize("around", ["class", "around/class"])
 @pytest.mark.parametrize("many", [".git/objects", "venv"])
-def test_of_a_folder_with_many_files_the_first_are_looked_at(tmp_path, root, run, monkeypatch, around, many):
+def test_a_folder_with_many_files_beside_a_notebook_is_left_out_and_the_notebook_collected(
+    tmp_path, root, run, monkeypatch, around, many
+):
     monkeypatch.setattr(module, "MAX_ENTRIES", 10)
-    for name in [f"eve/{many}/{number}.py" for number in range(20)] + [f"{who}/{LAB}.ipynb" for who in ("ada", "zoe")]:
+    for name in [f"eve/{many}/{number}.py" for number in range(20)] + [
+        f"{who}/{LAB}.ipynb" for who in ("ada", "eve", "zoe")
+    ]:
         path = tmp_path / around / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(notebook() if path.suffix == ".ipynb" else "")
     result = run(tmp_path / around.split("/")[0])
-    assert [name for name, one in result.items() if one.path] == ["ada", "zoe"]
+    assert [name for name, one in result.items() if one.path] == ["ada", "eve", "zoe"]
     assert "more than 10 files and folders" in said(result["eve"])
 
 
