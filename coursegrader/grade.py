@@ -151,7 +151,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     released = release_of(source)
     students, summary.missed = students_of(lab, root)
     everybody = len(students) + len(summary.missed)
-    graded = Index(root, lab, source, limits)
+    graded = Index(root, lab, source, limits, sandbox)
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         check_deadlines(gradebook, root)
@@ -161,7 +161,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             raise GradingError(
                 f"the gradebook has other cells or points of {lab} ({cells}): type mlcourse release {lab}"
             )
-        stored = ResultCache(root, limits)
+        stored = ResultCache(root, limits, sandbox)
         stored.prune()
         running = {}
 

@@ -61,8 +61,8 @@ class GradeInSandbox(NbGraderPreprocessor):
         lab, student = resources["nbgrader"]["assignment"], resources["nbgrader"]["student"]
         source, secret = instructor_notebook(root, lab), secret_of(self.config)
         cells = cells_of(nb, source)
-        met = Index(root, lab, source, limits).mark(student, secret)
-        words, results = secret.words(lab, met["draw"]), ResultCache(root, limits)
+        met = Index(root, lab, source, limits, self.sandbox).mark(student, secret)
+        words, results = secret.words(lab, met["draw"]), ResultCache(root, limits, self.sandbox)
         result = results.find(cells, words)
         if result is None:
             result = results.store(cells, words, worker.grade(cells, words))

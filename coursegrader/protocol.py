@@ -232,9 +232,9 @@ class OutputBudget:
 
 
 def size_of(thing):
-    """Return the number of characters in outputs, plus 20 for each part."""
+    """Return the number of characters that outputs take in a notebook file, where each part and line takes 20 more."""
     if isinstance(thing, dict):
         return sum(20 + size_of(value) for value in thing.values())
     if isinstance(thing, list):
         return sum(20 + size_of(value) for value in thing)
-    return len(thing) if isinstance(thing, str) else 0
+    return len(json.dumps(thing, ensure_ascii=False)) + 20 * thing.count("\n") if isinstance(thing, str) else 0

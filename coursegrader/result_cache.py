@@ -92,10 +92,12 @@ class ResultCache:
         The folder of the course.
     limits : Limits
         The limits of a submission, on which its result may depend.
+    sandbox : bool
+        Whether students' code runs in the sandbox.
     """
 
-    def __init__(self, root: Path, limits: Limits):
-        self.folder, self.limits = Path(root) / "_build" / "graded", limits
+    def __init__(self, root: Path, limits: Limits, sandbox: bool = True):
+        self.folder, self.limits, self.sandbox = Path(root) / "_build" / "graded", limits, sandbox
 
     def find(self, cells: list[Cell], words: Sequence[int]) -> dict | None:
         """Return the stored result of a notebook with these words of the secret, or None."""
@@ -123,9 +125,8 @@ class ResultCache:
         return result
 
     def _path(self, cells, words):
-        text = json.dumps(
-            [list(words), asdict(self.limits), *((cell.source, cell.grade_id, cell.defers) for cell in cells)]
-        )
+        given = [(cell.source, cell.grade_id, cell.defers) for cell in cells]
+        text = json.dumps([list(words), asdict(self.limits), self.sandbox, *given])
         key = hashlib.sha256((environment_fingerprint() + text).encode("utf-8", "surrogatepass")).hexdigest()
         return self.folder / f"{key}.json"
 
@@ -193,13 +194,15 @@ class Index:
         The instructor's notebook with which submissions are graded.
     limits : Limits
         The limits of a submission.
+    sandbox : bool
+        Whether students' code runs in the sandbox.
     """
 
-    def __init__(self, root, lab, source, limits):
+    def __init__(self, root, lab, source, limits, sandbox=True):
         self.root, self.name, self.entries = root, lab, {}
         self.path = root / "_build" / "graded" / f"{lab}.json"
         # Hash `source`, not the file, which may change before a submission is graded
-        self.lab = hashlib.sha256(f"{writes(source)} {limits}".encode()).hexdigest()
+        self.lab = hashlib.sha256(f"{writes(source)} {limits} {sandbox}".encode()).hexdigest()
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             entries = json.loads(self.path.read_text(encoding="utf-8"))
             self.entries = {student: dict(entry) for student, entry in entries.items()}

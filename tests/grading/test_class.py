@@ -22,7 +22,7 @@ from course import Lab, make_course
 from coursegrader import feedback, grade
 from coursegrader.labs import nbgrader_config
 from coursegrader.protocol import Cell, Limits
-from coursegrader.result_cache import ResultCache, fingerprint
+from coursegrader.result_cache import Index, ResultCache, fingerprint
 from coursegrader.submissions import by_date
 from mlcourse.cli import main
 from paths import ROOT
@@ -708,6 +708,15 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
     assert room.points() == {"ada": full, "ben": full}
     assert "2 marks of 2 students move" in room.type("regrade", LAB)[1]
     assert "No mark moves" in room.type("regrade", LAB)[1]
+
+
+def test_a_result_from_outside_of_the_sandbox_is_not_taken_inside(tmp_path):
+    cells = [Cell("")]
+    ResultCache(tmp_path, Limits(), sandbox=False).store(cells, [1], {"late": False})
+    assert ResultCache(tmp_path, Limits()).find(cells, [1]) is None
+    source = nbformat.v4.new_notebook()
+    marks = {Index(tmp_path, LAB, source, Limits(), sandbox).lab for sandbox in (False, True)}
+    assert len(marks) == 2
 
 
 def test_results_that_were_not_used_for_longer_than_a_term_are_deleted(tmp_path):

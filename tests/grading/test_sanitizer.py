@@ -527,6 +527,16 @@ def test_a_notebook_keeps_no_outputs_without_end_but_one_of_each_cell():
     assert budget.fitted([display(plain="the hint")]) == [display(plain="the hint")]
 
 
+@pytest.mark.parametrize("sign", ["\n", "\x1b", '"'])
+def test_signs_that_a_notebook_file_writes_longer_count_as_they_are_written(sign):
+    budget = OutputBudget(1_000_000)
+    outputs = [stream(sign * 1000) for _ in range(900)]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell()])
+    kept = [one for one in outputs if budget.fitted([one]) == [one]]
+    notebook.cells[0].outputs = [nbformat.from_dict(one) for one in kept]
+    assert 0 < len(nbformat.writes(notebook)) < 1_100_000
+
+
 def test_a_table_that_is_too_long_is_shown_as_its_text():
     [table] = shown(display(html="<table>" * 100_000, plain="a  b"))
     assert table.data == {"text/plain": "a  b"}
