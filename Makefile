@@ -50,15 +50,13 @@ check-links: $(READY)  ## ask every address on other hosts that the course names
 	@$(COURSE) book build
 	@$(PYTHON) tests/links.py
 
-cold: $(READY)  ## run every chapter and lab without a cache, print the times, try claims and labs in more ways
+cold: export OMP_NUM_THREADS = 1
+cold: $(READY)  ## run every chapter without a cache, print the times, and run all checks that `make test` leaves out
 	@$(COURSE) release --sources
 	@$(COURSE) book cold
+	@$(COURSE) book build
 	@$(COURSE) book sweep
-	@EVERY_LAB=yes $(PYTHON) -m pytest --numprocesses=1 tests/labs/test_validate.py
-	@WHOLE_BOOK=yes $(PYTHON) -m pytest --numprocesses=1 tests/browser/test_printing.py
-	@WHOLE_BOOK=yes $(PYTHON) -m pytest tests/browser/test_site.py
-	@SECRETS=20 $(PYTHON) -m pytest tests/labs/test_answers.py -k "other_secrets or notebook"
-	@REPLAY=20 $(PYTHON) -m pytest tests/labs/test_replay.py
+	@NIGHTLY=yes $(PYTHON) -m pytest -m nightly --durations=20 tests
 
 diff-site: $(READY)  ## list the numbers and figures that differ from an earlier site (REV=HEAD~1)
 	@$(COURSE) book diff "$(REV)"

@@ -13,7 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from coursegrader.worker import missing
 from paths import CHAPTERS, COURSES, ROOT
-from unchanged import hashes, inputs_of, unit_of
+from unchanged import hashes, inputs_of, unit_of, waits_for_the_night
 
 matplotlib.use("Agg")
 # Garbage collection is slow among the objects of all tests, and most of them live until the end
@@ -43,9 +43,12 @@ class LoadFileAndPart(LoadFileScheduling):
         return scope + (part[1] if part else "")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
-    """Put the long files first."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave tests to `make cold`, and put the long files first."""
+    later = [item for item in items if waits_for_the_night(item)]
+    config.hook.pytest_deselected(items=later)
+    items[:] = [item for item in items if item not in later]
     items.sort(key=lambda item: not item.path.stem.startswith(LONG))
 
 

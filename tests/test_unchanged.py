@@ -98,3 +98,49 @@ def test_quick_looks_at_the_lab_and_the_chapter_that_are_not_committed(monkeypat
         assert unchanged.is_quick(test.format(LAB)) and not unchanged.is_quick(test.format(OTHER))
     assert unchanged.is_quick("_build/notebooks/introduction/index.ipynb::Cell 0")
     assert not unchanged.is_quick("_build/notebooks/linear-models/index.ipynb::Cell 0")
+
+
+# --- at night ---------------------------------------------------------------------------------------------------------
+
+
+PAGE = "tests/browser/test_site.py::test_a_page[book/introduction/index]"
+MUTANTS = f"tests/labs/test_answers.py::test_every_mutant_is_caught_or_explained[{LAB}]"
+HUB = "tests/browser/test_hub.py::test_only_the_instructor_and_students_get_in"
+
+
+class Item:
+    def __init__(self, nodeid, *markers):
+        self.nodeid, self.markers = nodeid, markers
+
+    def get_closest_marker(self, name):
+        return name if name in self.markers else None
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "its_own", "another"),
+    [
+        (PAGE, "book/introduction/index.md", "book/introduction/loss.md"),
+        (MUTANTS, f"tests/answers/{LAB}.yml", f"tests/answers/{OTHER}.yml"),
+        (HUB, "deploy/jupyterhub/jupyterhub_config.py", "coursegrader/grade.py"),
+    ],
+    ids=["page", "lab", "hub"],
+)
+def test_what_is_marked_nightly_waits_unless_what_it_is_about_is_not_committed(monkeypatch, nodeid, its_own, another):
+    monkeypatch.setattr(unchanged, "NIGHTLY", False)
+    for changed, waits in {another: True, its_own: False}.items():
+        monkeypatch.setattr(unchanged, "uncommitted", lambda changed=changed: {changed})
+        assert unchanged.waits_for_the_night(Item(nodeid, "nightly")) == waits
+        assert not unchanged.waits_for_the_night(Item(nodeid))
+
+
+def test_at_night_nothing_waits(monkeypatch):
+    monkeypatch.setattr(unchanged, "uncommitted", set)
+    for night in (True, False):
+        monkeypatch.setattr(unchanged, "NIGHTLY", night)
+        assert unchanged.waits_for_the_night(Item(HUB, "nightly")) != night
+
+
+def test_at_night_all_names_are_taken_and_by_day_a_few(monkeypatch):
+    for night, marked in {False: ["b", "c"], True: ["a", "b", "c"]}.items():
+        monkeypatch.setattr(unchanged, "NIGHTLY", night)
+        assert [one.values[0] for one in unchanged.nightly_but("a", "abc") if one != "a"] == marked

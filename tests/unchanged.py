@@ -4,7 +4,10 @@
 
 The inputs of a test are the files of the repository that its folder may read (`READS`). The inputs of a notebook are
 its own file and those of the helper. A test of one lab does not have other labs among its inputs. `conftest.py` fails
-a test that reads any other file. pytest without these options runs every test, and so does `make cold`.
+a test that reads any other file.
+
+Tests marked ``nightly`` run in `make cold`, which sets the environment variable NIGHTLY. Without it they run only if
+they are about a chapter, a lab or a deployment with uncommitted changes.
 """
 
 import fnmatch
@@ -39,6 +42,8 @@ READS = {
 QUICK = ("test_chapters.py", "test_course_map.py", "test_lab_sources.py", "test_regrade.py", "test_export.py")
 FOLDERS = [folder.removeprefix("tests/") for folder in READS if "/" in folder]
 LEFT_OUT = pytest.StashKey()
+NIGHTLY = bool(os.environ.get("NIGHTLY"))
+DEPLOYED = ("test_hub.py", "test_kubernetes.py", "test_postgresql.py")
 
 
 @functools.cache
@@ -123,6 +128,22 @@ def is_quick(nodeid):
         path.endswith(".ipynb")
         and f"book/{path.removeprefix('_build/notebooks/').removesuffix('.ipynb')}.md" in uncommitted()
     )
+
+
+def nightly_but(few, names):
+    """Return the names as parameters: `make test` takes a few of them, and `make cold` all."""
+    return [name if name in few and not NIGHTLY else pytest.param(name, marks=pytest.mark.nightly) for name in names]
+
+
+def waits_for_the_night(item):
+    """Return whether a test is left to `make cold`."""
+    if NIGHTLY or not item.get_closest_marker("nightly"):
+        return False
+    path, _, name = item.nodeid.partition("::")
+    if path.endswith(DEPLOYED):
+        return not any(changed.startswith("deploy/") for changed in uncommitted())
+    parts = [re.search(r"lab-\d\d|$", changed)[0] or changed.removesuffix(".md") for changed in uncommitted()]
+    return not any(part.removeprefix("book/") in name for part in parts if part.startswith(("lab-", "book/")))
 
 
 @functools.cache

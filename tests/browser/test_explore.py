@@ -13,6 +13,7 @@ from coursebook.dark_colours import BACKGROUND
 from coursebook.site.pictures import with_partners
 from mlcourse import explore
 from paths import CHAPTER_PAGES, ROOT
+from unchanged import nightly_but
 
 SCRIPT = ROOT / "book" / "_static" / "course.js"
 SITE = ROOT / "_build" / "html" / "book"
@@ -156,7 +157,7 @@ WITH_SLIDERS = [
 ]
 
 
-@pytest.fixture(params=WITH_SLIDERS, scope="module")
+@pytest.fixture(params=nightly_but(WITH_SLIDERS[::6], WITH_SLIDERS), scope="module")
 def page(request, chromium):
     """A page of a chapter that one reader after the other uses: most of a test's time would go into opening it."""
     page = chromium.new_page(has_touch=True)

@@ -50,6 +50,8 @@ from mlcourse.student.notebooks import has_passed, is_test
 from paths import LABS, ROOT
 from servers import free_ports
 
+pytestmark = pytest.mark.nightly
+
 LAB = LABS[0]
 SOURCE = read_lab(ROOT / "solutions" / f"{LAB}.md")
 ANSWERS = {grade_id(cell): without_markers(cell).rstrip("\n") for cell in SOURCE.cells if grader(cell).get("solution")}

@@ -1,10 +1,9 @@
 """The printed and the offline book: one PDF, one archive, and a page as the browser prints it.
 
-`make test` prints a few pages of each kind; with WHOLE_BOOK set, as in `make cold`, these tests print the whole book.
+`make test` prints a few pages of each kind; in `make cold`, these tests print the whole book.
 """
 
 import io
-import os
 import shutil
 import subprocess
 import sys
@@ -21,15 +20,16 @@ from pypdf.generic import IndirectObject
 from browser import DISTORTED, SHOW_ALL
 from coursebook import printing
 from paths import PAGES, PAGES_OF, ROOT
+from unchanged import NIGHTLY
 
 SITE = ROOT / "_build" / "html"
 # Height between the margins of a sheet, in CSS pixels: A4 less 20 mm above and 22 mm below
 SHEET = (297 - 20 - 22) / 25.4 * 96
 
 
-WHOLE_BOOK = os.environ.get("WHOLE_BOOK")
+pytestmark = [pytest.mark.nightly] if NIGHTLY else []
 CHAPTER = [f"book/{page}" for page in PAGES_OF["introduction"]]
-PRINTED = PAGES if WHOLE_BOOK else ["book/index", *CHAPTER, "book/glossary", "book/lists"]
+PRINTED = PAGES if NIGHTLY else ["book/index", *CHAPTER, "book/glossary", "book/lists"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def book(tmp_path_factory):
     root = tmp_path_factory.mktemp("printed")
     shutil.copy(ROOT / "_config.yml", root)
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
-    if not WHOLE_BOOK:
+    if not NIGHTLY:
         for part in toc["parts"]:
             part["chapters"] = [one for one in part["chapters"] if one["file"] in PRINTED]
     (root / "_toc.yml").write_text(yaml.safe_dump(toc), "utf-8")
@@ -46,7 +46,7 @@ def book(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pdf(chromium, book, tmp_path_factory):
-    if WHOLE_BOOK:
+    if NIGHTLY:
         subprocess.run([sys.executable, "-m", "mlcourse.cli", "book", "pdf"], cwd=ROOT, check=True)
         return PdfReader(ROOT / "_build" / "book.pdf")
     target = tmp_path_factory.mktemp("pdf") / "book.pdf"

@@ -190,6 +190,7 @@ def test_no_password_stands_in_a_file():
         assert not re.search(r"(password|secret): +\S", path.read_text("utf-8"), re.I), path.name
 
 
+@pytest.mark.nightly
 def test_the_workers_grade_with_what_is_in_their_image(bubblewrap, tmp_path):
     (tmp_path / "course").mkdir()
     lab = Lab(make_course(tmp_path / "course", [LAB]), LAB)
@@ -232,12 +233,14 @@ def install(*command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_nobody_takes_the_name_of_another_by_a_capital_letter(cluster):
     command = [cluster, "-c", LOG_IN, FILES / "values.yaml", "ivy", "Ivy", "IVY", "ada"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["ivy ivy", "Ivy None", "IVY None", "ada ada"], done.stderr
 
 
+@pytest.mark.nightly
 def test_the_servers_become_pods_and_only_an_instructor_s_may_make_a_sandbox(cluster):
     command = [cluster, ROOT / "tests" / "pods.py", KUBERNETES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -393,6 +396,7 @@ def hand_in(student, paths, token, ivy):
     assert json.load(urllib.request.urlopen(urllib.request.Request(url, data=data, headers=headers)))["success"]
 
 
+@pytest.mark.nightly
 def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, course, token):
     """Nobody who hands in what cannot be written stops the others."""
     _, lab = course
@@ -431,6 +435,7 @@ def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, 
     assert "not released, since 'ada' and 'ada.' would both be student ada" in said
 
 
+@pytest.mark.nightly
 def test_a_student_neither_collects_nor_reads_the_work_of_another(class_of_three):
     _, ada, _ = class_of_three
     for words in (["nbgrader", "collect", LAB], ["nbgrader", "release_assignment", LAB]):

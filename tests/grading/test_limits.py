@@ -167,9 +167,10 @@ def test_what_was_there_before_is_left_alone():
         assert before.poll() is None
 
 
-@pytest.fixture
-def course(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
     """A course with one lab and one student, whose code prints much and delays a check by two seconds."""
+    tmp_path = tmp_path_factory.mktemp("released")
     source = f"{HEAD}\n{SOLUTION}\n{TEST}"
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / f"{LAB}.md").write_text(source)
@@ -182,6 +183,13 @@ def course(tmp_path, monkeypatch):
     folder = tmp_path / "submitted" / "ada" / LAB
     folder.mkdir(parents=True)
     nbformat.write(notebook, folder / f"{LAB}.ipynb")
+    return tmp_path
+
+
+@pytest.fixture
+def course(released, tmp_path, monkeypatch):
+    """A copy of that course."""
+    shutil.copytree(released, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

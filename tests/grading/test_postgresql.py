@@ -17,6 +17,8 @@ from coursegrader.grade import gradebook_of
 from coursegrader.labs import nbgrader_config
 from mlcourse.cli import main
 
+pytestmark = pytest.mark.nightly
+
 LAB = "lab-01-toy-regression"
 
 

@@ -51,6 +51,7 @@ def course(tmp_path, capsys, bubblewrap):
     return Lab(root, LAB), type
 
 
+@pytest.mark.nightly
 def test_a_class_of_40_goes_through_moodle_and_back(course, tmp_path):
     lab, type = course
     root, largest = lab.root, sum(lab.points.values())

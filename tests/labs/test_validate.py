@@ -1,6 +1,5 @@
 """A validation of nbgrader, as which a student's lab runs, gives the messages of the grader."""
 
-import os
 import re
 
 import nbformat
@@ -12,12 +11,13 @@ from course import without_markers
 from coursegrader.labs import grade_id, grader, read_lab
 from coursegrader.protocol import Cell
 from paths import LABS, ROOT
+from unchanged import nightly_but
 
 # The one exception: the wrong digits of an inverted, nearly singular matrix differ between processes
 ILL_CONDITIONED = {"fit-least-squares-2", "fit-least-squares-3"}
-REPRESENTATIVE = [LABS[0], LABS[8]]  # one with functions of numbers and tables; the quickest of the others
-# The test with every second answer wrong takes a third lab; `make cold` takes all, which lasts minutes
-NAMES = LABS if os.environ.get("EVERY_LAB") else [LABS[0], LABS[5], LABS[2]]
+# One with functions of numbers and tables; the quickest of the others
+REPRESENTATIVE = nightly_but([LABS[0], LABS[8]], LABS)
+SECOND_ANSWERS_WRONG = nightly_but([LABS[0], LABS[2], LABS[5]], LABS)
 
 
 def right_answers(source):
@@ -84,7 +84,7 @@ def test_wrong_answers_get_the_sentences_of_the_grader(name, worker, tmp_path):
     assert said == {test: graded.get(test) for test in said}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SECOND_ANSWERS_WRONG)
 def test_right_answers_pass_among_wrong_ones_which_get_the_sentences_of_the_grader(name, worker, tmp_path):
     source = read_lab(ROOT / "solutions" / f"{name}.md")
     every_second = dict(list(wrong_answers(name).items())[::2])
