@@ -166,13 +166,13 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
         running = {}
 
         def finish(prepared, result):
-            if result["late"]:
+            if result["late"] and graded.is_run_again(prepared):
                 # The next grading runs it again, with the same draw
                 prepared.mark["rest"] = None
+                summary.late += 1
             with uninterrupted():
                 record(prepared, result)
             summary.graded += 1
-            summary.late += result["late"]
             summary.notes += [(prepared.student, sentence) for sentence in prepared.notes]
             summary.refused += prepared.notebook.metadata.mlcourse.refused is not None
 

@@ -25,6 +25,7 @@ from coursegrader.worker import ROOT
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 KEPT_DAYS = 200  # longer than a term
+LATE_GRADINGS = 3  # how often a submission is graded in which a limit of time decides a result
 # The modules that run a submission
 EXECUTION = ["channel", "limits", "names", "needed_cells", "protocol", "sandbox", "seccomp", "serialization"]
 EXECUTION += ["student_runner", "test_runner", "worker"]
@@ -220,8 +221,18 @@ class Index:
 
     def holds(self, student, mark, automatic):
         """Return whether a submission was graded with this mark, and its points are in the gradebook."""
-        entry = {name: value for name, value in self.entries.get(student, {}).items() if name != "answers"}
+        entry = {name: value for name, value in self.entries.get(student, {}).items() if name not in ("answers", "late")}
         return automatic is not None and entry == {**mark, "points": automatic}
+
+    def is_run_again(self, prepared):
+        """Count the gradings of which a limit of time decided a result; return whether the next grading is to try it.
+
+        After three, the limit is taken for the student's own doing: each try may take minutes.
+        """
+        mark, before = prepared.mark, self.entries.get(prepared.student, {})
+        is_same = all(before.get(name) == mark[name] for name in ("handed_in", "draw"))
+        mark["late"] = 1 + (before.get("late", 0) if is_same else 0)
+        return mark["late"] < LATE_GRADINGS
 
     def answers(self, student, automatic):
         """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index."""

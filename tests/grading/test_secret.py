@@ -104,14 +104,21 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
 def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, capsys):
     hand_in(course, "quick", "def double(x): return x + x")
     hand_in(course, "slow", "def double(x):\n    while True: pass")
-    for _ in range(2):
+    again = "In 1 of them a limit of time decided about a cell: the same command runs those again."
+    for is_tried_again in (True, True, False):
         run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
         said = capsys.readouterr().out
-        assert "In 1 of them a limit of time decided about a cell: the same command runs those again." in said
+        assert (again in said) == is_tried_again
         assert graded(course, "quick") == (1, None) and "took too long" in graded(course, "slow")[1]
         run("feedback", LAB)
     assert "Graded 1 submissions" in said and "1 had not changed" in said
     assert graded(course, "slow")[0] == 1
+    # The third time is the last, until the answer changes
+    run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
+    assert "Graded 0 submissions" in capsys.readouterr().out
+    hand_in(course, "slow", "def double(x):\n    while x: pass")
+    run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
+    assert again in capsys.readouterr().out
 
 
 def test_feedback_that_is_written_twice_begins_one_new_draw(course):
