@@ -13,6 +13,7 @@ OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
 MOST_OUTPUTS = 1000  # of a cell
 NOTEBOOK_OUTPUTS = 2000  # of all cells; a cell may always have one
 CUT_OFF = "[the rest was cut off]\n"
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines, which writes a notebook, ends a line
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
 DAY = 24 * 60 * 60
 OUTPUTS = {
@@ -237,4 +238,6 @@ def size_of(thing):
         return sum(20 + size_of(value) for value in thing.values())
     if isinstance(thing, list):
         return sum(20 + size_of(value) for value in thing)
-    return len(json.dumps(thing, ensure_ascii=False)) + 20 * thing.count("\n") if isinstance(thing, str) else 0
+    if not isinstance(thing, str):
+        return 0
+    return len(json.dumps(thing, ensure_ascii=False)) + 20 * sum(map(thing.count, LINE_ENDS))

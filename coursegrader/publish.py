@@ -316,6 +316,10 @@ def without_password(text: str) -> str:
     return re.sub(r"(?<=://)\S*@", "", text)
 
 
+# A target may be a folder into which others write: git runs no program that it names
+GIT_OPTIONS = ("-c", "core.quotepath=off", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+
+
 def _git(folder, *arguments):
     return _git_bytes(folder, *arguments).decode("utf-8", "surrogateescape").strip()
 
@@ -324,7 +328,7 @@ def _git_bytes(folder, *arguments):
     """Run git in a folder and return what it printed."""
     try:
         done = subprocess.run(
-            ["git", "--no-replace-objects", "-c", "core.quotepath=off", *arguments],
+            ["git", "--no-replace-objects", *GIT_OPTIONS, *arguments],
             cwd=folder,
             capture_output=True,
             check=False,

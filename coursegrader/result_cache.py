@@ -221,11 +221,13 @@ class Index:
 
     def holds(self, student, mark, automatic):
         """Return whether a submission was graded with this mark, and its points are in the gradebook."""
-        entry = {name: value for name, value in self.entries.get(student, {}).items() if name not in ("answers", "late")}
+        entry = {
+            name: value for name, value in self.entries.get(student, {}).items() if name not in ("answers", "late")
+        }
         return automatic is not None and entry == {**mark, "points": automatic}
 
     def is_run_again(self, prepared):
-        """Count the gradings of which a limit of time decided a result; return whether the next grading is to try it.
+        """Count how often a limit of time decided a result; return whether the next grading is to try it again.
 
         After three, the limit is taken for the student's own doing: each try may take minutes.
         """

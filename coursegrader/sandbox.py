@@ -213,7 +213,8 @@ def enter(profile):
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_SIGPENDING, 64),
-        (resource.RLIMIT_CORE, 0),
+        # core(5): with 0, the kernel would still start a program that takes crashes
+        (resource.RLIMIT_CORE, 1),
     ]:
         resource.setrlimit(limit, (value, value))
 

@@ -365,6 +365,17 @@ def test_in_a_hook_of_git_the_target_is_written_and_the_course_stays_as_it_is(co
     assert subjects(course) == ["All"] and subjects(tmp_path / "students") == [f"Publish {FIRST}, {SECOND}"]
 
 
+def test_no_program_that_the_target_names_is_run(course, published, tmp_path):
+    for name in ("post-commit", "pre-commit", "reference-transaction", "fsmonitor"):
+        program = published / ".git" / "hooks" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+        program.chmod(0o755)
+    git(published, "config", "core.fsmonitor", str(published / ".git" / "hooks" / "fsmonitor"))
+    assert publish(str(published), course) == f"Publish {SECOND}"
+    assert not (tmp_path / "was-run").exists()
+
+
 @pytest.mark.parametrize("password", ["secret", "sec@ret", "sec/ret"])
 def test_a_password_is_never_shown(password):
     assert without_password(f"fatal: https://ada:{password}@host.org/x.git: no") == "fatal: https://host.org/x.git: no"

@@ -527,7 +527,7 @@ def test_a_notebook_keeps_no_outputs_without_end_but_one_of_each_cell():
     assert budget.fitted([display(plain="the hint")]) == [display(plain="the hint")]
 
 
-@pytest.mark.parametrize("sign", ["\n", "\x1b", '"'])
+@pytest.mark.parametrize("sign", ["\n", "\u2028", "\x1b", '"'])
 def test_signs_that_a_notebook_file_writes_longer_count_as_they_are_written(sign):
     budget = OutputBudget(1_000_000)
     outputs = [stream(sign * 1000) for _ in range(900)]
