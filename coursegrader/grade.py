@@ -166,7 +166,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
         running = {}
 
         def finish(prepared, result):
-            if result["late"] and graded.is_run_again(prepared):
+            if result["late"] and graded.count_late(prepared):
                 # The next grading runs it again, with the same draw
                 prepared.mark["rest"] = None
                 summary.late += 1

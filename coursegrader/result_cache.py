@@ -226,7 +226,7 @@ class Index:
         }
         return automatic is not None and entry == {**mark, "points": automatic}
 
-    def is_run_again(self, prepared):
+    def count_late(self, prepared):
         """Count how often a limit of time decided a result; return whether the next grading is to try it again.
 
         After three, the limit is taken for the student's own doing: each try may take minutes.

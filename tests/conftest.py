@@ -46,8 +46,8 @@ class LoadFileAndPart(LoadFileScheduling):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave tests to `make cold`, and put the long files first."""
-    later = [item for item in items if waits_for_the_night(item)]
-    config.hook.pytest_deselected(items=later)
+    later = {item for item in items if waits_for_the_night(item)}
+    config.hook.pytest_deselected(items=list(later))
     items[:] = [item for item in items if item not in later]
     items.sort(key=lambda item: not item.path.stem.startswith(LONG))
 
