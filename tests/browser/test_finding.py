@@ -205,6 +205,7 @@ def test_without_scripts_the_search_page_names_other_ways(chromium, address):
     assert names == ["glossary", "course map"]
 
 
+@pytest.mark.nightly
 def test_every_section_of_every_page_is_in_the_index_but_those_that_repeat_others():
     script = (SITE / "_static" / "search-index.js").read_text("utf-8")
     index = json.loads(script.removeprefix("const SEARCH_INDEX = ").removesuffix(";\n"))

@@ -203,6 +203,7 @@ def test_an_honest_formula_is_typeset(formulas, formula):
     assert shown(formulas, f"Before {formula} after")[:2] == [1, 0]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("folder", ["book", "solutions"])
 def test_every_formula_of_the_course_may_stand_in_an_answer(formulas, folder):
     for path in sorted((ROOT / folder).rglob("*.md")):

@@ -112,6 +112,7 @@ def test_nbgrader_runs_nothing_while_the_configuration_with_the_sandbox_cannot_b
     assert written() == before
 
 
+@pytest.mark.nightly
 def test_a_dask_cluster_gives_the_same_scores(graded):
     lab, _ = graded
     here = scores(lab)

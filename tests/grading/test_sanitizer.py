@@ -402,6 +402,7 @@ def takes_less(function, long, times, short, spare=0.0, most=math.inf):
     return False
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("function", "part"),
     [(function, part) for part in MARKDOWN for function in (rendered, with_mathml)]

@@ -101,6 +101,7 @@ def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
     assert graded(course, "sly") == (1, None)
 
 
+@pytest.mark.nightly
 def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, capsys):
     hand_in(course, "quick", "def double(x): return x + x")
     hand_in(course, "slow", "def double(x):\n    while True: pass")

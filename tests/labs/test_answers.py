@@ -1,7 +1,8 @@
 """The checks of every lab accept right answers, refuse wrong ones, and say what is wrong.
 
-The answers of ``tests/answers/LAB.yml`` are tried in the grader. `make cold` also tries the mutants of the solution, in
-this process, which is quicker, and all answers in a notebook, where every cell runs, and compares the results.
+The answers of ``tests/answers/LAB.yml`` are tried in the grader: of every second lab, and in `make cold` of all. `make
+cold` also tries the mutants of the solution in this process, and all answers in a notebook, where every cell runs, and
+compares the results.
 """
 
 import re
@@ -12,8 +13,9 @@ import pytest
 
 from coursegrader import audit
 from coursegrader.labs import read_lab
-from paths import LABS, ROOT
+from paths import COURSES, LABS, ROOT
 from sandboxed import try_in_the_sandbox
+from unchanged import nightly_but
 
 # Answers whose message differs between the grader and the notebook. The points never differ.
 ROUNDING = "what comes out is rounding, which depends on where in memory an array lies"
@@ -70,7 +72,7 @@ def audited(*given, **options):
         return fresh.submit(audit.audit, *given, **options).result()
 
 
-@pytest.fixture(scope="module", params=LABS)
+@pytest.fixture(scope="module", params=nightly_but(COURSES[1], LABS))
 def lab(request, worker):
     """A lab with the grader's results for all answers but the mutants."""
     lab = audited(request.param, ROOT, SECRET, kinds=[])
