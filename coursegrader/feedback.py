@@ -167,7 +167,7 @@ class Shown:
     def part(self, cell):
         """Return a cell as the page shows it."""
         if cell.cell_type == "raw":
-            return Part("raw", cell.source)
+            return Part("raw", sanitizer.legible(cell.source))
         if cell.cell_type == "markdown":
             part = Part("answer" if is_solution(cell) else "text", self.text(cell.source, cell.get("attachments")))
         elif is_grade(cell) and not is_solution(cell):
@@ -193,7 +193,7 @@ class Shown:
 
     def hint(self, outputs):
         """Return the message of a test that failed, and the address of the place in the book that it names."""
-        message = next((" ".join("\n".join(one.traceback).split()) for one in outputs), None)
+        message = next((sanitizer.legible(" ".join("\n".join(one.traceback).split())) for one in outputs), None)
         found = SEE.fullmatch(message or "")
         link = self.address(found["place"]) if found else None
         return (f"{found['says']}.", link) if link else (message, None)
@@ -206,9 +206,12 @@ class Shown:
             return _printed("\n".join(output.traceback))
         data = output.data
         if "text/html" in data:
-            return Markup('<div class="html">{}</div>').format(Markup(sanitizer.clean(data["text/html"])))
+            return Markup('<div class="html">{}</div>').format(
+                Markup(sanitizer.clean(data["text/html"], left=self.left))
+            )
         for kind in PICTURES:
-            picture = sanitizer.clean(f'<img alt="What the cell drew" src="data:{kind};base64,{data.get(kind, "")}">')
+            tag = f'<img alt="What the cell drew" src="data:{kind};base64,{data.get(kind, "")}">'
+            picture = sanitizer.clean(tag, left=self.left)
             if kind in data and picture.startswith("<img"):
                 return Markup(picture)
         for kind in ("text/markdown", "text/latex"):

@@ -8,6 +8,8 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, pixels
+
 MESSAGE_CHARACTERS = 4000
 OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
 MOST_OUTPUTS = 1000  # of a cell
@@ -192,7 +194,7 @@ def parsed(text: bytes) -> object:
 def checked_outputs(outputs: object) -> list[dict]:
     """Return the outputs of a student's cell; raise `Malformed` if they are not of nbformat's form.
 
-    A display keeps only the kinds that are shown, and no metadata.
+    A display keeps only the kinds that are shown, pictures if they are some, and no metadata.
     """
     # Not isinstance: a proxy may pass for something else
     if type(outputs) is not list or len(outputs) > MOST_OUTPUTS or not all(type(output) is dict for output in outputs):
@@ -209,7 +211,8 @@ def checked_outputs(outputs: object) -> list[dict]:
         ):
             raise Malformed("an output that is not well formed")
         if "data" in output:
-            output["data"] = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
+            shown = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
+            output["data"] = {key: text for key, text in shown.items() if key not in PICTURE_TYPES or pixels(key, text)}
             output["metadata"] = {}
         if "execution_count" in output:
             output["execution_count"] = None  # the cell has the number
@@ -217,19 +220,27 @@ def checked_outputs(outputs: object) -> list[dict]:
 
 
 class OutputBudget:
-    """The number of characters that a notebook may show; the rest is cut off, cell by cell."""
+    """The numbers of characters and pixels that a notebook may show; the rest is cut off, cell by cell."""
 
     def __init__(self, characters: float = Limits.output):
-        self.left, self.outputs_left = characters, NOTEBOOK_OUTPUTS
+        self.left, self.outputs_left, self.pixels_left = characters, NOTEBOOK_OUTPUTS, PAGE_PIXELS
 
     def fitted(self, outputs: list[dict]) -> list[dict]:
         """Return outputs if there is room for them, else a line that says that they were cut off."""
         size = sum(map(size_of, outputs))
-        if size > self.left or len(outputs) > max(1, self.outputs_left):
+        area = sum(map(area_of, outputs))
+        if size > self.left or area > self.pixels_left or len(outputs) > max(1, self.outputs_left):
             return [{"output_type": "stream", "name": "stderr", "text": CUT_OFF}]
         self.left -= size
         self.outputs_left -= len(outputs)
+        self.pixels_left -= area
         return outputs
+
+
+def area_of(output):
+    """Return the number of pixels of the pictures that an output shows."""
+    data = output.get("data", {})
+    return sum(pixels(kind, data[kind]) or 0 for kind in PICTURE_TYPES if kind in data)
 
 
 def size_of(thing):

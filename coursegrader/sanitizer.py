@@ -6,7 +6,6 @@ stay as they are, for MathJax, or become MathML.
 """
 
 import base64
-import binascii
 import functools
 import hashlib
 import html
@@ -14,6 +13,7 @@ import importlib.util
 import math
 import re
 import secrets
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -29,6 +29,8 @@ from nbconvert.filters import ansi2html, strip_ansi
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+
+from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, pixels
 
 TEXT_CHARACTERS = 50_000  # of a written answer
 PAGE_TEXT_CHARACTERS = 200_000  # of all texts in Markdown of a page
@@ -70,12 +72,7 @@ LINK = re.compile(
     r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#][^\s\\]*)?",
     re.IGNORECASE,
 )
-PICTURE_TYPES = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-    "image/webp": b"RIFF",
-}
+JOINED = 16  # marks on a letter, at most
 DATA = re.compile(r"data:(image/[a-z]+);base64,", re.IGNORECASE)
 
 MARKDOWN_TAG = re.compile(rf"</?(?:{'|'.join(sorted(TAGS))})(?:[\s/][^<>]*)?>", re.IGNORECASE)
@@ -83,7 +80,9 @@ ENVIRONMENT = re.compile(r"\\(begin|end)\{([A-Za-z]{1,30}\*?)\}")
 DOLLAR = re.compile(r"(?:[^$\\]|\\.)+", re.DOTALL)
 
 
-def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
+def clean(
+    page: str, attachments: Mapping[str, Mapping[str, str]] | None = None, left: dict[str, int] | None = None
+) -> str:
     """Keep the readable parts of HTML, and remove everything active.
 
     Parameters
@@ -92,14 +91,18 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
         HTML of any kind.
     attachments : mapping, optional
         The pictures that belong to the cell, as in a notebook: for each name, its data by type.
+    left : dict, optional
+        The number of pixels that pictures may still have, as ``left["pixels"]``. It is updated.
 
     Returns
     -------
     str
         HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed. Pictures are embedded; a
-        sentence replaces one that is missing.
+        sentence replaces one that is missing or has too many pixels.
     """
-    simple = _simple(_writable(str(page)), attachments or {})
+    left = {} if left is None else left
+    left.setdefault("pixels", PAGE_PIXELS)
+    simple = _simple(legible(str(page)), attachments or {}, left)
     cleaned = nh3.clean(
         simple,
         tags=TAGS,
@@ -112,7 +115,7 @@ def clean(page: str, attachments: Mapping[str, Mapping[str, str]] | None = None)
     return cleaned if len(cleaned) <= GROWTH * len(simple) + 1000 else TOKEN.sub(" ", simple)
 
 
-def _simple(page, attachments):
+def _simple(page, attachments, left):
     """Return HTML with only the allowed tags, each of them closed, with limited nesting.
 
     A browser or an HTML parser can take a time that is quadratic in the number of open tags, of attributes of a tag, or
@@ -140,7 +143,7 @@ def _simple(page, attachments):
         elif name not in TAGS:
             continue
         elif name == "img":
-            put(_picture(_parts(name, token[3]), attachments, seen))
+            put(_picture(_parts(name, token[3]), attachments, seen, left))
         elif is_beside_cells() and not token[1] and name not in TABLE_PARTS | {"caption", "td", "th"}:
             tables[-1].append(" ")
         elif name in EMPTY:
@@ -225,7 +228,9 @@ def _area(spans):
 
 
 def _text(piece):
-    return html.escape(_unescaped(piece), quote=False)
+    """Return the HTML of a text between two tags; no mark at its start joins a letter before the tag."""
+    start, run = _joining()
+    return html.escape(run.sub(r"\1", start.sub("", _unescaped(piece))), quote=False)
 
 
 def _unescaped(text):
@@ -233,9 +238,22 @@ def _unescaped(text):
     return html.unescape(NO_CHARACTER.sub("&#0", text))
 
 
-def _writable(text):
-    """Return a text without single surrogates, which cannot be written to a file."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def legible(text: str) -> str:
+    """Return a text without single surrogates, which no file can hold, and with few marks on each letter."""
+    return _joining()[1].sub(r"\1", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+@functools.cache
+def _joining():
+    """Return the patterns of characters that join the one before them: at the start, and too many of them in a row.
+
+    A browser needs a time for them that grows at least with the square of their number. They are marks, characters
+    without a width, a Thai and a Lao vowel, and the colours of emoji. Codes of a terminal may stand between them.
+    """
+    codes = [*range(0x20000), *range(0xE0000, 0xE0200)]
+    marks = "".join(chr(code) for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf"))
+    one = rf"[{re.escape(marks)}\u0e33\u0eb3\U0001f3fb-\U0001f3ff](?:\x1b\[[\d;]*m)*"
+    return re.compile(rf"\A(?:{one})+"), re.compile(f"((?:{one}){{{JOINED}}})(?:{one})+")
 
 
 def _parts(tag, text):
@@ -251,7 +269,7 @@ def _attribute(tag, name, value):
     if name == "href":
         return value if LINK.fullmatch(value) and not HUB.search(unquote(value)) else None
     if name == "src":
-        return value if _is_picture(value) else None
+        return value if _pixels(value) else None
     if name in ("start", "colspan", "rowspan"):
         return value if NUMBER.fullmatch(value) else None
     return value
@@ -260,8 +278,11 @@ def _attribute(tag, name, value):
 # Pictures
 
 
-def _picture(parts, attachments, seen):
-    """Return a picture with embedded data, or a sentence that says that it is missing or already shown (`seen`)."""
+def _picture(parts, attachments, seen, left):
+    """Return a picture with embedded data, or a sentence that says why there is none.
+
+    A picture can be missing, already shown (`seen`), or have more pixels than are `left`.
+    """
     source, alt = parts.get("src", "").strip(), html.escape(parts.get("alt", ""))
     name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
     what = f"The picture {html.escape(name)}" if name else "A picture"
@@ -274,7 +295,11 @@ def _picture(parts, attachments, seen):
         source = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
         seen.add(f"attachment:{key}")
     data = re.sub(r"\s+", "", source)
-    if _is_picture(data):
+    size = _pixels(data)
+    if size and size > left["pixels"]:
+        return f"<em>[{what} is too large: all pictures together may have {PAGE_PIXELS // 10**6} million pixels.]</em>"
+    if size:
+        left["pixels"] -= size
         return f'<img src="{html.escape(data)}" alt="{alt}">'
     if MISSING in seen:  # otherwise five characters of a text could give two hundred
         return f"<em>[{what} is missing.]</em>"
@@ -285,17 +310,10 @@ def _picture(parts, attachments, seen):
     )
 
 
-def _is_picture(address):
-    """Whether an address holds the data of a picture, of a type without code."""
+def _pixels(address):
+    """Return the number of pixels of the picture whose data an address holds, or None."""
     start = DATA.match(address)
-    magic = PICTURE_TYPES.get(start[1].lower()) if start else None
-    if not magic:
-        return False
-    try:
-        content = binascii.a2b_base64(address[start.end() :], strict_mode=True)
-    except ValueError:
-        return False
-    return content.startswith(magic)
+    return start and pixels(start[1].lower(), address[start.end() :])
 
 
 # Markdown
@@ -312,7 +330,7 @@ def rendered(
     Formulas are between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. They stay as they were written,
     unless `formula` returns their safe HTML, from the formula and whether it stands alone. A text that is too long is
     cut off. `left` holds the number of cells that tables may still have, of characters of formulas that become
-    HTML, and of texts in Markdown, and is updated.
+    HTML, of texts in Markdown, and of pixels of pictures, and is updated.
     """
     left = {} if left is None else left
     left.setdefault("texts", PAGE_TEXT_CHARACTERS)
@@ -325,8 +343,8 @@ def rendered(
     try:
         page = _MARKDOWN.render(text, env)
     except Exception:  # too many levels, or a bug of the parser: a student could stop the class with it
-        return clean(f"<pre>{html.escape(text)}</pre>", attachments)
-    page = clean(page, attachments)
+        return clean(f"<pre>{html.escape(text)}</pre>", attachments, left)
+    page = clean(page, attachments, left)
     return re.sub(rf"{env['key']}-(\d+)-", lambda at: formula(*env["formulas"][int(at[1])]), page) if formula else page
 
 
@@ -514,7 +532,7 @@ TURNING = {
 
 def coloured(text: str) -> str:
     """Return the HTML of what a cell prints, with its colours: a filter of nbconvert's templates."""
-    text = _writable(str(text)).translate(TURNING)
+    text = legible(str(text)).translate(TURNING)
     try:
         return str(ansi2html(text))
     except (IndexError, ValueError):  # the code of a colour is cut off, or its number is too long
@@ -524,7 +542,7 @@ def coloured(text: str) -> str:
 def highlighted(source: str, metadata: Mapping | None = None) -> str:
     """Return the HTML of a code cell, in colours unless it is long: a filter of nbconvert's templates."""
     # Pygments reads the following blank lines again at each of them
-    lines = [line.rstrip() for line in _writable(source).translate(TURNING).splitlines()]
+    lines = [line.rstrip() for line in legible(source).translate(TURNING).splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
         return f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>'

@@ -27,8 +27,9 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 
 from coursegrader import GradingError
 from coursegrader.files import kind_of, read_ordinary
+from coursegrader.pictures import PICTURE_TYPES
 from coursegrader.protocol import OUTPUTS, Malformed, OutputBudget, checked_outputs
-from coursegrader.sanitizer import CODE_CHARACTERS, PICTURE_TYPES, TEXT_CHARACTERS
+from coursegrader.sanitizer import CODE_CHARACTERS, TEXT_CHARACTERS
 from mlcourse.student.notebooks import HAND_IN
 
 MAX_BYTES = 20 * 2**20

@@ -1,0 +1,127 @@
+"""Of what students hand in, only pictures are shown that a browser can draw in a short time."""
+
+import io
+import zlib
+from base64 import b64encode
+
+import pytest
+from PIL import Image
+
+from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, pixels
+from coursegrader.protocol import CUT_OFF, OutputBudget, checked_outputs
+from coursegrader.sanitizer import clean, legible, rendered
+
+SIZE = (300, 200)
+WAYS = [
+    ("image/png", {}),
+    ("image/jpeg", {}),
+    ("image/jpeg", {"progressive": True, "exif": b"Exif\0\0" + bytes(500)}),
+    ("image/gif", {}),
+    ("image/gif", {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")], "comment": b"x" * 300}),
+    ("image/webp", {"lossless": True}),
+    ("image/webp", {"lossless": False}),
+    ("image/webp", {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")]}),
+]
+
+
+def encoded(content):
+    return b64encode(content).decode()
+
+
+def drawn(kind, options, size=SIZE):
+    file = io.BytesIO()
+    Image.new("RGB", size, "navy").save(file, kind.removeprefix("image/"), **options)
+    return file.getvalue()
+
+
+def png(width, height):
+    """Return the bytes of a black and white PNG without its pixels."""
+    head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x01\0\0\0\0"
+    chunk = b"IHDR" + head
+    return b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+
+
+def tag(kind, content):
+    return f'<img src="data:{kind};base64,{encoded(content)}">'
+
+
+@pytest.mark.parametrize(("kind", "options"), WAYS)
+def test_the_number_of_pixels_is_read_from_every_type_of_picture(kind, options):
+    content = drawn(kind, options)
+    assert pixels(kind, encoded(content)) == SIZE[0] * SIZE[1]
+    assert all(pixels(other, encoded(content)) is None for other in PICTURE_TYPES if other != kind)
+    assert clean(tag(kind, content)).startswith("<img")
+
+
+@pytest.mark.parametrize(("kind", "options"), WAYS)
+def test_a_picture_whose_head_is_cut_off_is_none(kind, options):
+    content = drawn(kind, options)
+    for end in range(12):
+        assert pixels(kind, encoded(content[:end])) is None
+    assert all(pixels(kind, encoded(content[:end])) in (None, SIZE[0] * SIZE[1]) for end in range(len(content)))
+
+
+def test_a_gif_counts_as_its_first_frame_to_which_browsers_enlarge_it():
+    content = bytearray(drawn("image/gif", {}))
+    content[6:10] = bytes([1, 0, 1, 0])  # the screen
+    assert pixels("image/gif", encoded(content)) == SIZE[0] * SIZE[1]
+
+
+def test_what_is_no_base64_is_no_picture():
+    data = encoded(drawn("image/png", {}))
+    assert pixels("image/png", f" {data[:50]}\n{data[50:]}\n")
+    assert pixels("image/png", f"?{data}") is None and pixels("image/svg+xml", data) is None
+
+
+@pytest.mark.parametrize("size", [(22_000, 22_000), (1_000_000, 500)])
+def test_a_small_file_with_many_pixels_is_not_shown_and_a_sentence_says_why(size):
+    page = clean(f"before {tag('image/png', png(*size))} after")
+    assert "<img" not in page and page.startswith("before <em>[A picture is too large: all pictures together may have")
+    assert page.endswith("</em> after")
+
+
+def test_all_pictures_of_a_page_together_have_a_limit():
+    one = png(10_000, 5_000)
+    left = {}
+    attachments = {f"{number}.png": {"image/png": encoded(one)} for number in range(6)}
+    text = " ".join(f"![photo](attachment:{name})" for name in attachments)
+    assert rendered(text, attachments, left).count("<img") == PAGE_PIXELS // 50_000_000
+    assert rendered(text, attachments, left).count("<img") == 0
+
+
+def test_the_pictures_that_code_draws_have_the_same_limit():
+    budget, bomb, honest = OutputBudget(), png(22_000, 22_000), drawn("image/png", {})
+    for content, is_shown in ((honest, True), (bomb, False), (honest, True)):
+        data = {"image/png": encoded(content), "text/plain": "<Figure>"}
+        outputs = budget.fitted(checked_outputs([{"output_type": "display_data", "data": data, "metadata": {}}]))
+        assert ("image/png" in outputs[0].get("data", {})) == is_shown == (outputs[0].get("text") != CUT_OFF)
+
+
+def test_data_that_are_no_picture_are_left_out_and_the_text_stays():
+    data = {"image/png": encoded(drawn("image/gif", {})), "text/plain": "a figure"}
+    (output,) = checked_outputs([{"output_type": "display_data", "data": data, "metadata": {}}])
+    assert output["data"] == {"text/plain": "a figure"}
+
+
+# Characters that a browser joins with the letter before them: its time is proportional to the square of their number
+
+JOINING = ["\u0301", "\u0e33", "\U0001f3fd", "\u200d", "\u0301\u0302", "\u0301\x1b[31m"]
+
+
+@pytest.mark.parametrize("mark", JOINING)
+def test_a_letter_keeps_few_marks(mark):
+    kept = legible("e" + mark * 1000 + "x")
+    assert kept[0] == "e" and kept[-1] == "x" and len(kept) < 100
+    assert legible("e" + mark) == "e" + mark
+
+
+def test_marks_are_counted_across_tags_and_as_references():
+    assert clean("e" + "<b>\u0301</b>" * 1000).count("\u0301") == 0
+    assert clean("e" + "&#x301;" * 1000).count("\u0301") == rendered("e" + "\u0301" * 1000).count("\u0301") == 16
+
+
+@pytest.mark.parametrize(
+    "text", ["ï ü ç \u0e01\u0e33", "^" * 80, "-" * 80, "\u2550" * 80, "नमस्ते", "👩🏽‍🔬", "a\u0304\u0301"]
+)
+def test_what_people_write_stays(text):
+    assert legible(text) == text and clean(text) == text
