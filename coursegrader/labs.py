@@ -46,14 +46,14 @@ GRADER_KEYS = {"grade_id", "solution", "points"}
 LAST_CELL = """## Before you hand in
 
 Choose *Kernel → Restart Kernel and Run All Cells* once more, read every message, and save the notebook. Then press the
-button *Hand in* above the notebook, or type in a terminal, in the folder of the course (and `.venv/bin/mlcourse` in the
-place of `mlcourse` if you use `make lab`),
+button *Hand in* above the notebook. Or open a terminal in the folder of the course and type this line:
 
 ```sh
 mlcourse submit {lab}
 ```
 
-Either says what is still open, and writes the file to hand in, `{file}`. {where}"""
+If you use `make lab`, type `.venv/bin/mlcourse` in place of `mlcourse`. The button and the command do the same: they
+say what is still open, and they write the file to hand in, `{file}`. {where}"""
 
 
 class LabError(GradingError):
