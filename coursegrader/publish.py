@@ -78,7 +78,7 @@ def publish(target: str, root: Path = ROOT, labs: Sequence[str] = ()) -> str | N
         If a file holds something secret, or the target is no students' repository: then nothing has been written. Or if
         git cannot commit or push.
     """
-    with _repository(target) as (folder, is_remote):
+    with _repository(target) as (folder, push):
         _check_target(folder, target)
         before = _published_labs(folder)
         chosen = _chosen_labs(root, labs, before)
@@ -91,8 +91,8 @@ def publish(target: str, root: Path = ROOT, labs: Sequence[str] = ()) -> str | N
         changed = _git(folder, "diff", "--cached", "--name-only").splitlines()
         subject = _subject([lab for lab in chosen if lab not in before], changed)
         _git(folder, "commit", "--quiet", "--message", subject, "--message", MARK)
-        if is_remote:
-            _git(folder, "push", "--quiet", "origin", "HEAD")
+        if push:
+            _git(folder, *push)
     return subject
 
 
@@ -129,17 +129,20 @@ def _secret_of_course(root):
 
 
 @contextlib.contextmanager
-def _repository(target: str) -> Iterator[tuple[Path, bool]]:
-    """Give the folder of the students' repository, and whether it is a temporary clone of a remote."""
+def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
+    """Give the folder of the students' repository and, if it is a temporary clone of a remote, how git pushes it."""
     folder = Path(target).expanduser()
     is_address = re.match(r"[\w+.-]+://|[^/\\]{2,}:", target) and not folder.exists()
     if not is_address and not _is_bare(folder):
-        yield folder, False
+        yield folder, []
         return
     with tempfile.TemporaryDirectory() as temporary:
         clone = Path(temporary, "students")
-        _git(Path(temporary), "clone", "--quiet", target if is_address else str(folder.resolve()), str(clone))
-        yield clone, True
+        # On this machine, git runs the other side as the user who publishes
+        is_here = not is_address or target.startswith("file:")
+        get, put = ([f"--{name}={OTHER_SIDE} {name}"] if is_here else [] for name in ("upload-pack", "receive-pack"))
+        _git(Path(temporary), "clone", "--quiet", *get, target if is_address else str(folder.resolve()), str(clone))
+        yield clone, ["push", "--quiet", *put, "origin", "HEAD"]
 
 
 def _is_bare(folder):
@@ -155,6 +158,11 @@ def _check_target(folder, target):
         if folder.exists() and any(folder.iterdir()):
             raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
         return
+    settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
+    if names := [one for one in settings if one.startswith(PROGRAMS)]:
+        raise GradingError(
+            f"the configuration of git in {name} names a program ({names[0]}): take it out with `git config --unset`"
+        )
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
         if path.strip("\n").split("/")[0].casefold() in PRIVATE:
             commit = _git(folder, *HISTORY, "--max-count=1", "--format=%h", "--", path.strip("\n"))
@@ -316,8 +324,12 @@ def without_password(text: str) -> str:
     return re.sub(r"(?<=://)\S*@", "", text)
 
 
-# A target may be a folder into which others write: git runs no program that it names
-GIT_OPTIONS = ("-c", "core.quotepath=off", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+# A target may be a folder into which others write: git runs no program that it names. `_check_target` refuses the names
+# of those for which there is no such option
+NO_PROGRAMS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.alternateRefsCommand=")
+GIT_OPTIONS = ("-c", "core.quotepath=off", *NO_PROGRAMS)
+OTHER_SIDE = f"git {' '.join(NO_PROGRAMS)}"
+PROGRAMS = ("filter.", "gpg.")
 
 
 def _git(folder, *arguments):

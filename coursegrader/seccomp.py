@@ -109,6 +109,7 @@ def program() -> bytes:
             rule(ALLOW, "clone", Comparison(0, MASKED_EQUAL, never | CLONE_VM | CLONE_THREAD, flags))
         for call in ("socket", "socketpair"):
             rule(ALLOW, call, Comparison(0, EQUAL, socket.AF_UNIX))
+        rule(ALLOW, "sendto", Comparison(3, MASKED_EQUAL, socket.MSG_OOB, 0))
         for command in FCNTL_COMMANDS:
             rule(ALLOW, "fcntl", Comparison(1, EQUAL, command))
         for request in IOCTL_REQUESTS:

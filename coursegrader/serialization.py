@@ -185,6 +185,8 @@ class _Writer:
             return float(value)
         if isinstance(value, np.ndarray):
             return self._array(value, depth)
+        if kind is np.flatiter:
+            return self._array(value.copy(), depth)
         if isinstance(value, pd.DataFrame):
             return self._frame(value, depth)
         if isinstance(value, pd.Series):

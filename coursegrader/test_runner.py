@@ -489,8 +489,10 @@ class StudentProxy:
 
 def make_proxy(client, handle):
     """Return a proxy for `handle` that passes for an instance of the nearest class of a trusted package."""
-    base = nearest(handle.bases)
-    members = {} if base is None or handle.kind != "object" else {"__class__": claim(base)}
+    base, members = nearest(handle.bases), {}
+    if base is not None and handle.kind == "object":
+        with contextlib.suppress(Exception):  # some classes, for instance np.ufunc, allow no subclass
+            members["__class__"] = claim(base)
     says = {"class": "the class", "function": "the function", "object": "an object of type"}[handle.kind]
     name = handle.name if handle.name.isidentifier() else "object"
     return type(name, (StudentProxy,), members)(client, handle.number, f"{says} {name}")

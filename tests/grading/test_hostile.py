@@ -355,6 +355,25 @@ def test_the_outputs_of_a_notebook_have_a_limit_as_a_whole(worker):
     assert result["outputs"][-1][0]["text"] == "passed\n"
 
 
+@pytest.mark.parametrize(
+    ("value", "test"),
+    [
+        ("np.zeros(3).flat", "assert list(n()) == [0, 0, 0]"),
+        ("np.multiply", "assert n()(2, 3) == 6"),
+        ("np.zeros(3).dtype", "assert n() is not None"),
+        ("np.nditer(np.zeros(3))", "assert n() is not None"),
+    ],
+)
+def test_what_no_class_can_stand_in_for_costs_nobody_the_other_points(worker, value, test):
+    cells = [
+        Cell(f"import numpy as np\ndef n(): return {value}"),
+        Cell(test, "first"),
+        Cell("assert n() is None", "second"),
+    ]
+    cells += [Cell("m = 1"), Cell("assert m == 1", "third")]
+    assert passed(cells, worker.grade(cells)) == ["first", "third"]
+
+
 def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(worker):
     cells = [
         Cell("def n(): return 10**13"),

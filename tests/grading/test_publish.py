@@ -376,6 +376,28 @@ def test_no_program_that_the_target_names_is_run(course, published, tmp_path):
     assert not (tmp_path / "was-run").exists()
 
 
+@pytest.mark.parametrize("address", ["{}", "file://{}"])
+def test_no_program_is_run_on_the_other_side_on_this_machine(course, published, tmp_path, address):
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "--quiet", "--bare", str(published), str(bare))
+    program = bare / "hooks" / "program"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    program.chmod(0o755)
+    for name in ("pre-receive", "update", "post-receive", "post-update", "reference-transaction"):
+        (bare / "hooks" / name).symlink_to(program)
+    git(bare, "config", "core.alternateRefsCommand", str(program))
+    assert publish(address.format(bare), course) == f"Publish {SECOND}"
+    assert subjects(bare)[0] == f"Publish {SECOND}" and not (tmp_path / "was-run").exists()
+
+
+@pytest.mark.parametrize("setting", ["filter.x.clean", "gpg.program"])
+def test_a_target_whose_configuration_names_a_program_is_refused(course, published, setting):
+    git(published, "config", setting, "touch was-run")
+    with pytest.raises(GradingError, match=f"names a program \\({setting}\\)"):
+        publish(str(published), course)
+
+
 @pytest.mark.parametrize("password", ["secret", "sec@ret", "sec/ret"])
 def test_a_password_is_never_shown(password):
     assert without_password(f"fatal: https://ada:{password}@host.org/x.git: no") == "fatal: https://host.org/x.git: no"

@@ -22,6 +22,8 @@ ROUNDING = "what comes out is rounding, which depends on where in memory an arra
 POISONED = "the answer makes the arrays NaN from which a notebook computes the hints"
 NAMED = "the grader gives an error the name of the class that is known outside"
 COUNTERFEIT = "in a notebook a class is seen that merely has the name of another; the grader sees that it takes less"
+PLACED = "the message names the module of a class of the check, which is another in the grader"
+REMEMBERED = "the answer remembers what the cells of a notebook fitted, of which the grader runs only those it needs"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
     ("lab-01", "fit-line", "an error with the name of the right outcome"): NAMED,
@@ -33,6 +35,7 @@ EXPLAINED = {
     ("lab-04", "cross-entropy", "NaN for more than two instances, which become NaN, too"): POISONED,
     ("lab-02", "fit-least-squares", "the inverse of the Gram matrix"): ROUNDING,
     ("lab-02", "fit-least-squares", "the intercept is the mean of y"): ROUNDING,
+    ("lab-02", "split-errors", "clones of one model"): PLACED,
     ("lab-02", "split-errors", "no seed at all"): UNSEEDED,
     ("lab-04", "accuracy-table", "not stratified"): ROUNDING,
     ("lab-04", "accuracy-table", "no seed at all"): UNSEEDED,
@@ -41,6 +44,7 @@ EXPLAINED = {
     ("lab-09", "pca", "rows of the matrix of eigenvectors"): ROUNDING,
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
+    ("lab-12", "make-model", "a memory of the counts from one fit to the next"): REMEMBERED,
     ("lab-13", "make-model", "an unseeded forest"): UNSEEDED,
 }
 # What the grader says to wrong answers for which the file of answers has the words of the notebook
