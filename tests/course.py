@@ -30,7 +30,8 @@ ATTACK = (
     '<script>alert(1)</script> <img src="x" onerror="alert(1)"> <a href="javascript:alert(1)">a link</a>\n\n'
     "[another link](javascript:alert(1))"
 )
-SHOWN = {"image/png": "aGk=", "text/html": "<table><tr><td>1</td></tr></table>"}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+SHOWN = {"image/png": PIXEL, "text/html": "<table><tr><td>1</td></tr></table>"}
 LIVELY = ["text/html", "text/markdown", "text/latex", "image/svg+xml", "application/javascript"]
 
 
