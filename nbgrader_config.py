@@ -92,7 +92,7 @@ c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
     "markdown2html": sanitizer.markdown,
     "strip_files_prefix": str.strip,
-    "clean_html": sanitizer.clean,
+    "clean_html": sanitizer.clean_output,
     "highlight_code": sanitizer.highlighted,
     "ansi2html": sanitizer.coloured,
     "mathjax_itself": sanitizer.mathjax,

@@ -159,9 +159,9 @@ def _check_target(folder, target):
             raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
         return
     settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
-    if names := [one for one in settings if one.startswith(PROGRAMS)]:
+    if program := next((one for one in settings if one.startswith(PROGRAMS)), None):
         raise GradingError(
-            f"the configuration of git in {name} names a program ({names[0]}): take it out with `git config --unset`"
+            f"the configuration of git in {name} names a program ({program}): take it out with `git config --unset`"
         )
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
         if path.strip("\n").split("/")[0].casefold() in PRIVATE:

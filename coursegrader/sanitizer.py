@@ -355,6 +355,12 @@ def markdown(context, text: str) -> str:
     return rendered(text, context.get("cell", {}).get("attachments", {}), left)
 
 
+@pass_context
+def clean_output(context, page: str) -> str:
+    """Return the cleaned HTML of an output: a filter of nbconvert's templates."""
+    return clean(page, left=context["resources"].setdefault("left", {}))
+
+
 def _tag(state, silent):
     """Parse an allowed tag in linear time: no attribute contains `<` or `>`."""
     found = MARKDOWN_TAG.match(state.src, state.pos) if state.src[state.pos] == "<" else None

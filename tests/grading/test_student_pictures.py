@@ -9,7 +9,7 @@ from PIL import Image
 
 from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, pixels
 from coursegrader.protocol import CUT_OFF, OutputBudget, checked_outputs
-from coursegrader.sanitizer import clean, legible, rendered
+from coursegrader.sanitizer import clean, clean_output, legible, rendered
 
 SIZE = (300, 200)
 WAYS = [
@@ -87,6 +87,12 @@ def test_all_pictures_of_a_page_together_have_a_limit():
     text = " ".join(f"![photo](attachment:{name})" for name in attachments)
     assert rendered(text, attachments, left).count("<img") == PAGE_PIXELS // 50_000_000
     assert rendered(text, attachments, left).count("<img") == 0
+
+
+def test_the_pictures_in_the_html_of_all_outputs_of_a_page_have_the_same_limit():
+    page = {"resources": {}}
+    shown = [clean_output(page, tag("image/png", png(9_000, 9_000))) for _ in range(3)]
+    assert [one.startswith("<img") for one in shown] == [True, False, False]
 
 
 def test_the_pictures_that_code_draws_have_the_same_limit():
