@@ -146,8 +146,16 @@ for (const figure of document.querySelectorAll("div.explore")) {
 }
 
 const forgetAnswers = () => {
+  if (!confirm("Forget all your answers to the questions of this book?")) return false;
   forgets.forEach((one) => one());
   forgetAll("quiz-", "recall-");
+  return true;
+};
+
+const forgetReading = () => {
+  if (!confirm("Forget which pages you have read, and where you were?")) return false;
+  forgetAll("read-", "place");
+  return true;
 };
 
 /* --- The questions of the book: check an answer, say why, and remember it. --- */
@@ -290,7 +298,7 @@ const forgets = (() => {
     return [ofPages, questions.length && ofQuestions].filter(Boolean).join(", ");
   };
 
-  /* A link to the place where the reader was, if it is on one of the pages. */
+  /* A link to the place where the reader was, if it is on one of the pages; from the end of a page, to the next unread one. */
   const lastPlace = (pages) => {
     const place = memory(() => JSON.parse(kept("place")));
     if (!pages.includes(place?.page)) return [];
@@ -298,6 +306,10 @@ const forgets = (() => {
     const days = Math.round((then - today) / 86_400_000);
     const day = new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(days, "day"); // such as "yesterday"
     const title = titles.get(place.page);
+    const following = [...titles.keys()].slice([...titles.keys()].indexOf(place.page) + 1).find((page) => !isRead(page));
+    if (place.atEnd && following) {
+      return ["Continue: ", make("a", { href: root + following }, titles.get(following)), `. You read ${title} ${day}.`];
+    }
     const words = place.title === title ? title : `${title}, section “${place.title.replace(/^[\d.]+ /, "")}”`;
     return ["Continue: ", make("a", { href: root + place.page + place.hash }, words), `, read ${day}.`];
   };
@@ -305,7 +317,7 @@ const forgets = (() => {
   const box = document.querySelector("div.continue"); // on the first page and at the opening of a chapter
   const button = (label, forget) => {
     const onclick = () => {
-      forget();
+      if (!forget()) return;
       box.prepend(make("p", {}, "Forgotten."));
       box.focus(); // the button is gone
     };
@@ -327,9 +339,8 @@ const forgets = (() => {
     box.tabIndex = -1;
     box.replaceChildren(...lines.map((line) => make("p", {}, ...line)));
     if (!lines.length) return;
-    const forgetReading = button("Forget my reading", () => forgetAll("read-", "place"));
-    const forget = button("Forget all answers", forgetAnswers);
-    box.append(make("p", { className: "kept" }, "This is kept on this device only. ", forgetReading, " ", forget));
+    const buttons = [button("Forget my reading", forgetReading), " ", button("Forget all answers", forgetAnswers)];
+    box.append(make("p", { className: "kept" }, "This is kept on this device only. ", ...buttons));
   };
   show();
   addEventListener("storage", show);
@@ -338,10 +349,12 @@ const forgets = (() => {
   const page = nameOf(location);
   if (!titles.has(page)) return;
   const readBefore = isRead(page);
+  const end = document.querySelector(".prev-next-area");
   let timer;
   const keepPlace = () => {
     if (document.hidden || (readBefore && performance.now() < LOOK_BACK)) return;
-    keep("place", JSON.stringify({ page, time: Date.now(), ...section() }));
+    const atEnd = end.getBoundingClientRect().top < innerHeight;
+    keep("place", JSON.stringify({ page, time: Date.now(), atEnd, ...section() }));
   };
   const keepPlaceSoon = () => {
     clearTimeout(timer);
@@ -354,5 +367,5 @@ const forgets = (() => {
     observer.disconnect();
     keep(`read-${page}`, "yes");
     show();
-  }).observe(document.querySelector(".prev-next-area"));
+  }).observe(end);
 })();

@@ -115,7 +115,9 @@ def _add_ways_to_open(app, doctree, page):
         words = [
             nodes.Text("Type "),
             nodes.literal("", "make lab"),
-            nodes.Text(" to solve it in JupyterLab, or open it "),
+            nodes.Text(" in the folder of the labs ("),
+            nodes.reference("", "how to get it", refuri="../setting-up.html", internal=True),
+            nodes.Text(") to solve it in JupyterLab, or open it "),
         ]
         words += [nodes.Text("without installing anything on "), binder, nodes.Text(" or "), colab]
         download = nodes.reference("", "download it", refuri=f"../../_sources/{page}.ipynb", internal=True)

@@ -35,7 +35,7 @@ runs the answer and the checks below it. A check that fails says what is wrong a
 at the first exercise that is open.
 
 **Handing in.** Press *Hand in* above the lab, or type `{submit}` in a terminal, with the name or the number of the \
-lab. Either says what is still open, and writes the file to hand in into the folder `hand-in`. {where}
+lab. The button and the command say what is still open, and write the file to hand in into the folder `hand-in`. {where}
 
 **In a terminal**, in the folder of the course: `{update}` fetches new versions of the labs and keeps your answers; \
 `{doctor}` says what is wrong with your installation.
@@ -181,7 +181,9 @@ def make_page(labs, where):
     """
     unreadable = [lab for lab in labs if isinstance(lab, str)]
     labs = [lab for lab in labs if not isinstance(lab, str)]
-    following = next((lab for lab in labs if not lab.done), None)
+    to_do = [lab for lab in labs if not lab.done]
+    begun = [lab for lab in to_do if lab.answered]
+    following = (begun[-1:] or to_do[:1] or [None])[0]
     rows = [
         f"| {_state(lab, following)} | {_link(lab)} | {lab.minutes} | {lab.objectives} | {lab.before} |" for lab in labs
     ]

@@ -100,6 +100,17 @@ def test_a_reader_finds_the_place_the_pages_and_the_questions_the_next_day(conte
     assert not words(box), "the opening of a chapter is silent about other chapters"
 
 
+def test_from_the_end_of_a_page_the_reader_continues_with_the_next(context, address):
+    page, following = context.new_page(), PAGES_OF[CHAPTER][PAGES_OF[CHAPTER].index(PAGE) + 1]
+    read(page, address)
+    page.evaluate(TO_END)
+    page.wait_for_function("JSON.parse(localStorage.getItem('mlcourse place')).atEnd")
+    page.goto(f"{address}/book/index.html")
+    assert "You read 1.2. Terminology today." in words(page.locator(".continue"))
+    page.locator(".continue").get_by_role("link").click()
+    assert page.url == f"{address}/book/{following}.html"
+
+
 def test_a_page_that_was_only_opened_is_not_read(context, address):
     page = context.new_page()
     read(page, address, end=False)
@@ -173,6 +184,9 @@ def test_reading_and_answers_are_forgotten_each_by_a_button(context, address):
     page.goto(f"{address}/book/index.html")
     page.evaluate("localStorage.setItem('of another site', 'stays')")
     box = page.locator(".continue")
+    box.get_by_role("button", name="Forget my reading").click()  # nobody answers: the browser says no
+    assert "Continue" in words(box)
+    page.on("dialog", lambda dialog: dialog.accept())
     box.get_by_role("button", name="Forget my reading").click()
     assert words(box).startswith("Forgotten.") and "Continue" not in words(box) and "0 of" in words(box)
     assert not mark(page, "").count() and [*page.evaluate(STORE)] == [f"mlcourse quiz-{questions(PAGE)[0]}"]

@@ -365,6 +365,7 @@ def test_questions_are_answered_by_keyboard_and_forgotten(chromium, address):
     assert [given_in(quiz) for quiz in quizzes] == given
     quizzes[0].get_by_role("button", name="Forget it").click()
     assert not verdict_of(quizzes[0]) and verdict_of(quizzes[1])
+    page.on("dialog", lambda dialog: dialog.accept())
     quizzes[-1].get_by_role("button", name="Forget all answers").click()
     page.reload()
     assert not any(map(verdict_of, quizzes))

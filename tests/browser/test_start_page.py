@@ -74,6 +74,13 @@ def test_what_is_answered_and_what_passes_is_counted(labs):
     assert f"{progress.exercises - 1} of {progress.exercises} answers are left" in text
 
 
+def test_a_lab_that_was_begun_comes_before_one_that_was_not(labs):
+    save(labs, LABS[1], lambda cell: solve(cell) if grade_id(cell) == "design-matrix" else None)
+    assert "**Next: [Lab 2" in page(labs)
+    save(labs, LABS[1], solve)
+    assert "**Next: [Lab 1" in page(labs)
+
+
 def test_the_lab_after_those_that_are_done_is_next_and_in_the_end_none(labs):
     save(labs, LABS[0], solve)
     text = page(labs)

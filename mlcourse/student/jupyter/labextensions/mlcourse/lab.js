@@ -75,6 +75,15 @@
   // Run a saved lab, and return what is to be said about it
   const check = (app, path, write) => ask(app, "check", { method: "POST", body: JSON.stringify({ path, write }) });
 
+  // Wait until a part of the page is in sight
+  const inSight = (node) => new Promise((resolve) => {
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some((one) => one.isIntersecting)) return;
+      observer.disconnect();
+      resolve();
+    }).observe(node);
+  });
+
   // Make a cell of a notebook the active one, at the top of its tab
   const goTo = (notebook, identifier) => {
     const index = notebook.widgets.findIndex((cell) => cell.model.id === identifier);
@@ -162,9 +171,10 @@
     command("mlcourse:validate", "Validate", "Run the whole lab, and say what is still open", (panel) => run(panel, false));
     command("mlcourse:hand-in", "Hand in", "Run the whole lab, and write the file to hand in", (panel) => run(panel, true));
 
-    // A lab that was begun opens at the first exercise that is open
+    // A lab that was begun opens at the first exercise that is open; a tab behind another cannot scroll yet
     const goToOpenExercise = async (panel, context) => {
       await panel.revealed;
+      await inSight(panel.node);
       const { cell } = await ask(app, `place?path=${encodeURIComponent(context.path)}`);
       if (cell && !panel.isDisposed) goTo(panel.content, cell);
     };
