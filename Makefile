@@ -32,10 +32,13 @@ site: $(READY)  ## write the site to publish into _build/site, with the PDF and 
 # One thread per worker: there is already a worker per core
 test: export OMP_NUM_THREADS = 1
 test: $(READY)  ## run every check, except those that passed before with the same inputs
-	@$(COURSE) book build
 	@$(COURSE) release --sources
-	@echo "Running the notebooks of the site again, in fresh kernels, and comparing every text output ..."
-	@$(PYTHON) -m pytest --changed --nbval --nbval-current-env --durations=3 _build/notebooks
+	@echo "Running the chapters that changed ..."
+	@$(COURSE) book execute
+	@echo "Building the site, while its notebooks run again, in fresh kernels, and every text output is compared ..."
+	@$(COURSE) book build & site=$$!; \
+	$(PYTHON) -m pytest --changed --nbval --nbval-current-env --durations=3 _build/notebooks; \
+	compared=$$?; wait $$site && exit $$compared
 	@echo "Running the labs and all other checks ..."
 	@$(PYTHON) -m pytest --changed --nbval-lax --nbval-current-env --durations=10 source labs tests
 

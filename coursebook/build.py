@@ -104,11 +104,8 @@ def build(root: Path = ROOT) -> Path:
     before = fingerprint(root, SITE_INPUTS)
     print("Building the book (the first time, every chapter is executed) ...", flush=True)
     started = time.perf_counter()
-    with log.open("w", encoding="utf-8") as stream:
-        execution = _execution()
-        runs = execution.execute_what_changed(root, output, stream)
-        if any(run.error for run in runs):
-            raise BookError(f"{failures(runs)}\nthe book was not built: a cell raised an error, see above (log: {log})")
+    runs = execute(root)
+    with log.open("a", encoding="utf-8") as stream:
         command = [sys.executable, "-c", SPHINX, "build", ".", "--config", str(_write_config(root, output))]
         command += ["-W", "-n", "--keep-going"]
         result = subprocess.run(
@@ -118,10 +115,33 @@ def build(root: Path = ROOT) -> Path:
         # Otherwise the next build skips the pages that failed, and does not repeat their warnings.
         shutil.rmtree(output / ".doctrees", ignore_errors=True)
         raise BookError(_what_failed(root, log))
-    read = sorted({name for run in execution.read_runs(output).values() for name in run["files"]})
+    read = sorted({name for run in _execution().read_runs(output).values() for name in run["files"]})
     stamp.write_text(json.dumps({"site": before, "read": read, "files": fingerprint(root, read)}))
     print(f"Built in {_time_beside_the_limit(started, runs)}")
     return site
+
+
+def execute(root: Path = ROOT) -> list:
+    """Execute the chapters that changed, and return their runs (`coursebook.execution.Run`).
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The repository of the course.
+
+    Raises
+    ------
+    BookError
+        If a cell raises. The log is in ``_build/book.log``.
+    """
+    output = root / "_build"
+    output.mkdir(exist_ok=True)
+    log = output / "book.log"
+    with log.open("w", encoding="utf-8") as stream:
+        runs = _execution().execute_what_changed(root, output, stream)
+    if any(run.error for run in runs):
+        raise BookError(f"{failures(runs)}\nthe book was not built: a cell raised an error, see above (log: {log})")
+    return runs
 
 
 def _with_node():

@@ -29,6 +29,7 @@ def add_commands(command):
         return one
 
     action("build", build, "build the site into _build/html")
+    action("execute", execute, "execute the chapters that changed, without building the site")
     one = action("serve", serve, "build the site and serve it on this machine")
     one.add_argument("--port", type=int, default=8000, help="the port (default: %(default)s)")
     action("cold", cold, "execute every chapter, and every lab in source/, without a cache, and print their times")
@@ -47,6 +48,13 @@ def build(options):
     from coursebook.build import build
 
     build()
+
+
+def execute(options):
+    """Execute the chapters that changed."""
+    from coursebook.build import execute
+
+    execute()
 
 
 def serve(options):

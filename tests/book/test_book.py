@@ -147,6 +147,7 @@ def two_pages(course):
     return course
 
 
+@pytest.mark.nightly
 def test_a_recalled_question_stands_in_the_later_page_and_follows_the_earlier_one(two_pages):
     later = two_pages.build() / "book" / "later.html"
     text = later.read_text()
@@ -161,6 +162,7 @@ def test_a_recalled_question_stands_in_the_later_page_and_follows_the_earlier_on
     assert later.stat().st_mtime_ns == written, "no question has changed"
 
 
+@pytest.mark.nightly
 def test_a_citation_leads_to_its_work_after_another_work_was_added(course):
     work = "@book{%s, author = {%s, Ann}, title = {A title}, publisher = {A publisher}, year = {2001}}\n"
     (course.root / "_toc.yml").write_text(
@@ -180,6 +182,7 @@ def test_a_citation_leads_to_its_work_after_another_work_was_added(course):
         assert ("Abel" in entry) == (page == "index") and ("Nobel" in entry) == (page == "later")
 
 
+@pytest.mark.nightly
 def test_to_recall_a_question_that_no_page_asks_fails_the_build(two_pages):
     two_pages.build()
     two_pages.write(code=ASK.replace('"sum"', '"total"').format(question="How much?"))

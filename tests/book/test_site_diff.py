@@ -122,6 +122,7 @@ def course(tmp_path):
     return course
 
 
+@pytest.mark.nightly
 def test_a_changed_number_and_a_changed_figure_of_the_working_tree_are_found_and_nothing_before(course, monkeypatch):
     monkeypatch.setattr(build, "ROOT", course.root)
     with pytest.raises(SystemExit) as same:

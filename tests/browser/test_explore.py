@@ -71,6 +71,7 @@ def set_to(slider, place):
         slider.press("ArrowRight")
 
 
+@pytest.mark.nightly
 def test_moving_the_sliders_gives_the_picture_and_the_sentence_of_that_state(show):
     moved = show(figure(start=(2, "dark")))
     for i, number in enumerate(SLIDERS["number of parts"]):

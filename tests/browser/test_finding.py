@@ -243,6 +243,7 @@ def test_the_letters_that_one_types_into_the_search_are_not_hidden_by_its_icon(c
     assert sign["x"] + sign["width"] < text
 
 
+@pytest.mark.nightly
 def test_every_figure_is_listed_with_its_number_caption_and_page():
     listed, titles = {}, {}
     for row in page_of("book/lists").select("#figures tbody tr"):

@@ -304,6 +304,7 @@ def test_an_instructor_grades_by_the_button_and_marks_by_hand(lab, address, chro
     assert lab.totals()[STUDENT] == sum(lab.points.values()) - len(lab.written)
 
 
+@pytest.mark.nightly
 def test_an_honest_answer_reads_well_in_the_formgrader(opened, lab):
     page = opened("honest")
     answer = page.locator(".nbgrader_cell", has=page.locator(f"#{lab.written[0]}")).locator(".rendered_html")

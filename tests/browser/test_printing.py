@@ -67,6 +67,7 @@ def titles():
         yield heading.get_text().strip()
 
 
+@pytest.mark.nightly
 def test_the_outline_of_the_pdf_has_every_page_in_order_and_its_sections(pdf):
     top = [entry for entry in pdf.outline if not isinstance(entry, list)]
     assert [entry.title for entry in top] == list(titles())

@@ -537,6 +537,7 @@ def fill(path, left):
     return filler
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("left", [0, 400_000, 700_000, 1_500_000])
 def test_a_disk_that_is_full_is_one_sentence_and_a_second_run_finishes(released, small_disk, capsys, full, left):
     room = Class(copy(released, small_disk), released[1], capsys)
@@ -613,6 +614,7 @@ def test_one_grading_runs_at_a_time_and_one_that_was_killed_is_forgotten(room, f
     assert (room.grade()[0], room.points()) == (0, {"ada": full})
 
 
+@pytest.mark.nightly
 def test_while_a_slow_submission_runs_a_person_can_store_a_mark(room, full):
     slow = nbformat.v4.new_code_cell("import time; time.sleep(12)")
     room.hand_in("ada")

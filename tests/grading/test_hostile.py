@@ -285,6 +285,7 @@ def test_a_loop_without_end_is_named_as_the_reason(worker, name):
     assert "not passed: your code took too long: look for a loop that does not end" in said
 
 
+@pytest.mark.nightly
 def test_whoever_is_graded_beside_an_attack_that_takes_all_it_can_gets_everything(bubblewrap):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
@@ -374,6 +375,7 @@ def test_what_no_class_can_stand_in_for_costs_nobody_the_other_points(worker, va
     assert passed(cells, worker.grade(cells)) == ["first", "third"]
 
 
+@pytest.mark.nightly
 def test_a_check_that_nothing_interrupts_ends_the_notebook_and_not_the_class(worker):
     cells = [
         Cell("def n(): return 10**13"),
@@ -491,6 +493,7 @@ def class_(bubblewrap, tmp_path_factory):
     return lab
 
 
+@pytest.mark.nightly
 def test_honest_students_beside_them_lose_nothing(class_):
     best = {name: class_.points[name] for name in class_.tests}
     for student in HONEST:

@@ -209,6 +209,7 @@ def outcome(course, *options):
     return cells["double-1"].outputs[0].output_type != "error", cells["double"].outputs[0].text
 
 
+@pytest.mark.nightly
 def test_an_instructor_sets_limits_in_the_configuration_and_on_the_command_line(course, bubblewrap, capsys):
     assert outcome(course) == (True, TEXT)
     set_limits(course, {"call": 1, "memory": 2})

@@ -429,6 +429,7 @@ def test_what_stands_beside_the_cells_of_a_table_is_read_before_it():
     )
 
 
+@pytest.mark.nightly
 def test_the_longest_text_of_quotes_takes_about_twice_the_time_of_half_of_it():
     quotes = ">-\nx\n"
     longest = quotes * (sanitizer.TEXT_CHARACTERS // len(quotes))
@@ -512,6 +513,7 @@ def test_many_cells_together_do_not_make_a_page_that_no_browser_opens():
     assert sum(len(output.text) for output in outputs) < 1.1 * PAGE_CHARACTERS
 
 
+@pytest.mark.nightly
 def test_outputs_without_end_do_not_make_a_page_that_no_browser_opens():
     cells = [nbformat.v4.new_code_cell(outputs=[nbformat.from_dict(display(plain=""))] * 200) for _ in range(240)]
     cells.append(nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("error", evalue="the hint")]))
