@@ -1,7 +1,8 @@
-"""The number of pixels of a picture, from the head of its file.
+"""The number of pixels that a browser draws for a picture, from the file.
 
-A browser needs time and memory for each pixel, and a file of 60 kB can have 500 million. Libraries of pictures are not
-used here: some reserve memory for all pixels as soon as they open a file.
+A browser needs time and memory for each pixel, and a file of 60 kB can have 500 million. It draws them once for each
+frame of an animation, and once for each scan of a progressive JPEG. Libraries of pictures are not used here: some
+reserve memory for all pixels as soon as they open a file.
 """
 
 import binascii
@@ -11,30 +12,32 @@ import struct
 PAGE_PIXELS = 100_000_000  # of all pictures on a page, as in 8 photographs of a telephone: 3 seconds in a browser
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 NO_FRAME = {0xC4, 0xC8, 0xCC}  # between 0xC0 and 0xCF, where the other markers of a JPEG begin a frame
+WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xDB)}  # markers without a length, the end, and the pixels
+USUAL_SCANS = 10  # of a progressive JPEG: as many are counted once
 
 
 def pixels(kind: str, data: str) -> int | None:
-    """Return the number of pixels of a picture, or None if it is not one of this type.
+    """Return the number of pixels of a picture, in all frames, or None if it is not one of this type.
 
     Parameters
     ----------
     kind : str
         One of `PICTURE_TYPES`.
     data : str
-        The file in base64. Of an animation, the first frame counts.
+        The file in base64.
     """
     try:
         content = binascii.a2b_base64(re.sub(r"\s+", "", data), strict_mode=True)
-        width, height = SIZES[kind](content)
+        width, height, times = SIZES[kind](content)
     except (KeyError, IndexError, ValueError, struct.error):
         return None
-    return width * height or None
+    return width * height * max(1, times) or None
 
 
 def _png(content):
     if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR":
         raise ValueError
-    return struct.unpack_from(">II", content, 16)
+    return *struct.unpack_from(">II", content, 16), content.count(b"fcTL")
 
 
 def _jpeg(content):
@@ -43,11 +46,11 @@ def _jpeg(content):
     at = 2
     while True:
         start, marker = content[at], content[at + 1]
-        if start != 0xFF or marker in (0xD9, 0xDA):  # the end, or the pixels
+        if start != 0xFF or marker in WITHOUT_LENGTH:
             raise ValueError
         if 0xC0 <= marker <= 0xCF and marker not in NO_FRAME:
             height, width = struct.unpack_from(">HH", content, at + 5)
-            return width, height
+            return width, height, content.count(b"\xff\xda") // USUAL_SCANS
         if marker == 0xFF:
             at += 1
         else:
@@ -55,20 +58,26 @@ def _jpeg(content):
 
 
 def _gif(content):
-    """Return the size of the screen, which browsers enlarge to the first frame."""
+    """Return the size of the screen, which browsers enlarge to the first frame, and the number of frames."""
     if content[:6] not in (b"GIF87a", b"GIF89a"):
         raise ValueError
     width, height, flags = struct.unpack_from("<HHB", content, 6)
-    at = 13 + _table(flags)
-    while content[at] == 0x21:  # an extension: its name, then blocks, the last of which is empty
-        at += 2
-        while content[at]:
+    at, frames = 13 + _table(flags), 0
+    while content[at : at + 1] in (b"\x21", b"\x2c"):  # an extension, or a frame; a browser shows a file that is cut
+        if content[at] == 0x21:
+            at += 2
+        else:
+            left, top, frame_width, frame_height, flags = struct.unpack_from("<HHHHB", content, at + 1)
+            if not frames:
+                width, height = max(width, left + frame_width), max(height, top + frame_height)
+            frames += 1
+            at += 11 + _table(flags)
+        while content[at : at + 1] not in (b"", b"\0"):  # blocks, the last of which is empty
             at += 1 + content[at]
         at += 1
-    if content[at] != 0x2C:
+    if not frames:
         raise ValueError
-    left, top, frame_width, frame_height = struct.unpack_from("<HHHH", content, at + 1)
-    return max(width, left + frame_width), max(height, top + frame_height)
+    return width, height, frames
 
 
 def _table(flags):
@@ -81,12 +90,12 @@ def _webp(content):
         raise ValueError
     form = content[12:16]
     if form == b"VP8X":
-        return 1 + _number(content, 24, 3), 1 + _number(content, 27, 3)
+        return 1 + _number(content, 24, 3), 1 + _number(content, 27, 3), content.count(b"ANMF")
     if form == b"VP8L" and content[20] == 0x2F:
         bits = _number(content, 21, 4)
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF), 1
     if form == b"VP8 " and content[23:26] == b"\x9d\x01\x2a":
-        return _number(content, 26, 2) & 0x3FFF, _number(content, 28, 2) & 0x3FFF
+        return _number(content, 26, 2) & 0x3FFF, _number(content, 28, 2) & 0x3FFF, 1
     raise ValueError
 
 

@@ -12,15 +12,17 @@ from coursegrader.protocol import CUT_OFF, OutputBudget, checked_outputs
 from coursegrader.sanitizer import clean, clean_output, legible, rendered
 
 SIZE = (300, 200)
+TWO = {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")]}
 WAYS = [
     ("image/png", {}),
     ("image/jpeg", {}),
     ("image/jpeg", {"progressive": True, "exif": b"Exif\0\0" + bytes(500)}),
     ("image/gif", {}),
-    ("image/gif", {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")], "comment": b"x" * 300}),
+    ("image/gif", {**TWO, "comment": b"x" * 300}),
     ("image/webp", {"lossless": True}),
     ("image/webp", {"lossless": False}),
-    ("image/webp", {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")]}),
+    ("image/webp", TWO),
+    ("image/png", TWO),
 ]
 
 
@@ -48,7 +50,7 @@ def tag(kind, content):
 @pytest.mark.parametrize(("kind", "options"), WAYS)
 def test_the_number_of_pixels_is_read_from_every_type_of_picture(kind, options):
     content = drawn(kind, options)
-    assert pixels(kind, encoded(content)) == SIZE[0] * SIZE[1]
+    assert pixels(kind, encoded(content)) == SIZE[0] * SIZE[1] * (2 if "save_all" in options else 1)
     assert all(pixels(other, encoded(content)) is None for other in PICTURE_TYPES if other != kind)
     assert clean(tag(kind, content)).startswith("<img")
 
@@ -58,13 +60,27 @@ def test_a_picture_whose_head_is_cut_off_is_none(kind, options):
     content = drawn(kind, options)
     for end in range(12):
         assert pixels(kind, encoded(content[:end])) is None
-    assert all(pixels(kind, encoded(content[:end])) in (None, SIZE[0] * SIZE[1]) for end in range(len(content)))
+    found = {pixels(kind, encoded(content[:end])) for end in range(len(content))}
+    assert found <= {None, SIZE[0] * SIZE[1], 2 * SIZE[0] * SIZE[1]}
 
 
 def test_a_gif_counts_as_its_first_frame_to_which_browsers_enlarge_it():
     content = bytearray(drawn("image/gif", {}))
     content[6:10] = bytes([1, 0, 1, 0])  # the screen
     assert pixels("image/gif", encoded(content)) == SIZE[0] * SIZE[1]
+
+
+def test_each_scan_of_a_jpeg_beyond_the_usual_number_is_one_more_drawing():
+    content = drawn("image/jpeg", {"progressive": True})
+    scan = content[content.rindex(b"\xff\xda") : -2]
+    assert pixels("image/jpeg", encoded(content[:-2] + 200 * scan + content[-2:])) >= 20 * SIZE[0] * SIZE[1]
+
+
+@pytest.mark.parametrize("marker", [0x00, 0x01, 0xD0, 0xD7, 0xD8])
+def test_a_jpeg_that_a_browser_reads_on_at_another_place_is_none(marker):
+    content = drawn("image/jpeg", {})
+    small = b"\xff" + bytes([marker]) + b"\0\x0b\xff\xc0\0\x11\x08\0\x01\0\x01"
+    assert pixels("image/jpeg", encoded(content[:2] + small + content[2:])) is None
 
 
 def test_what_is_no_base64_is_no_picture():
