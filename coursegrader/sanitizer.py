@@ -16,7 +16,7 @@ import secrets
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -39,6 +39,7 @@ COLOURED_CHARACTERS = 50_000  # of a code cell with highlighted syntax
 COLOURED_LINE = 500
 HTML_CHARACTERS = 200_000  # of a table or other HTML output
 DEPTH = 50  # of nested tags
+INDENTS = 8  # of nested quotes and lists: more leave no width for text, and each letter takes a line
 LAZY_LINES = 10  # of a quote in Markdown that do not begin with `>`: it ends with the last of them
 NESTING = 20  # of quotes, lists and brackets in Markdown
 COLUMNS = 100  # of a table in Markdown, since each row is extended to the length of the first
@@ -48,6 +49,7 @@ FORMULA_OVERHEAD = 40  # characters that each formula counts besides its own
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 LINK_CHARACTERS = 2000
+BLOCK_LETTERS = 1000  # of scripts with joined or right-to-left letters, until a new block begins
 GROWTH = 10
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
@@ -55,8 +57,13 @@ TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
 TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
 TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
+JOINED_LETTER = re.compile(
+    "[\u0590-\u1aff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ua800-\uabff\ufb1d-\ufdff\ufe70-\ufeff"
+    "\U00010800-\U00011fff\U0001e800-\U0001efff]"
+)
 TABLE_PARTS = {"table", "thead", "tbody", "tfoot", "tr"}
 EMPTY = {"br", "hr", "img"}
+INDENTED = {"blockquote", "ol", "ul"}
 UNSEEN = {"script", "style"}  # removed with their content
 ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
 ATTRIBUTES["th"] = ATTRIBUTES["td"]
@@ -112,7 +119,7 @@ def clean(
         link_rel="noopener noreferrer nofollow",
     )
     # HTML opens a link or bold text again in each block that closes it
-    return cleaned if len(cleaned) <= GROWTH * len(simple) + 1000 else TOKEN.sub(" ", simple)
+    return in_blocks(cleaned if len(cleaned) <= GROWTH * len(simple) + 1000 else TOKEN.sub(" ", simple))
 
 
 def _simple(page, attachments, left):
@@ -164,7 +171,8 @@ def _simple(page, attachments, left):
             if kept and name in ("td", "th"):
                 spanned += _area(kept)
                 kept = kept if spanned <= SPANNED_CELLS else {}
-            if len(opened) < DEPTH and grid.opens(name, kept):
+            is_too_far_in = name in INDENTED and sum(one in INDENTED for one in opened) >= INDENTS
+            if len(opened) < DEPTH and not is_too_far_in and grid.opens(name, kept):
                 opened.append(name)
                 if name == "table":
                     pieces.append(before := [])
@@ -254,6 +262,24 @@ def _joining():
     marks = "".join(chr(code) for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf"))
     one = rf"[{re.escape(marks)}\u0e33\u0eb3\U0001f3fb-\U0001f3ff](?:\x1b\[[\d;]*m)*"
     return re.compile(rf"\A(?:{one})+"), re.compile(f"((?:{one}){{{JOINED}}})(?:{one})+")
+
+
+def in_blocks(page: str) -> str:
+    """Return HTML in which a new block begins after each `BLOCK_LETTERS` letters of some scripts.
+
+    A browser needs a time that is quadratic in the number of letters of a block if they change their direction, or are
+    joined, in a narrow column. Such scripts are those from Hebrew to Tai Tham, and their later blocks in Unicode.
+    """
+    if len(page) < BLOCK_LETTERS or page.isascii():
+        return page
+    numbers = count(1)
+
+    def counted(letter):
+        return letter[0] if next(numbers) % BLOCK_LETTERS else f"{letter[0]}<div></div>"
+
+    pieces = re.split(r"(<[^>]*>)", page)
+    pieces[::2] = [JOINED_LETTER.sub(counted, piece) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def _parts(tag, text):
@@ -540,9 +566,9 @@ def coloured(text: str) -> str:
     """Return the HTML of what a cell prints, with its colours: a filter of nbconvert's templates."""
     text = legible(str(text)).translate(TURNING)
     try:
-        return str(ansi2html(text))
+        return in_blocks(str(ansi2html(text)))
     except (IndexError, ValueError):  # the code of a colour is cut off, or its number is too long
-        return html.escape(strip_ansi(text))
+        return in_blocks(html.escape(strip_ansi(text)))
 
 
 def highlighted(source: str, metadata: Mapping | None = None) -> str:
@@ -551,8 +577,8 @@ def highlighted(source: str, metadata: Mapping | None = None) -> str:
     lines = [line.rstrip() for line in legible(source).translate(TURNING).splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
-        return f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>'
-    return highlight(text or " ", PythonLexer(), HtmlFormatter(cssclass="highlight hl-ipython3"))
+        return in_blocks(f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>')
+    return in_blocks(highlight(text or " ", PythonLexer(), HtmlFormatter(cssclass="highlight hl-ipython3")))
 
 
 def shortened(text: str, characters: int) -> str:

@@ -590,6 +590,19 @@ def test_a_page_does_not_grow_by_tags_that_html_opens_again(page):
     assert len(cleaned) <= 10 * len(page) + 1000 and text.count("y") == 2000
 
 
+@pytest.mark.parametrize("show", [rendered, clean, coloured, highlighted], ids=lambda show: show.__name__)
+def test_a_long_text_that_turns_its_direction_is_divided_into_blocks(show):
+    # Chromium needed 30 s for it as one block
+    page = show("a\u0628" * 24_500)
+    assert max(map(len, re.split("<div></div>", page))) < 2200 and page.count("\u0628") == 24_500
+    assert "<div></div>" not in show("a" * 24_500) + show("\u05e9\u05dc\u05d5\u05dd " * 150)
+
+
+def test_quotes_in_quotes_leave_width_for_the_text():
+    assert rendered("> " * 19 + "text").count("<blockquote>") == 8 and "text" in rendered("> " * 19 + "text")
+    assert clean("<ul><li>" * 19 + "text").count("<ul>") == 8
+
+
 def test_an_honest_table_keeps_its_cells():
     frame = pd.DataFrame(np.ones((300, 20)), index=pd.MultiIndex.from_product([range(30), range(10)]))
     assert clean(frame.to_html(max_rows=None)).count("<td>1.0</td>") == 6000
