@@ -268,7 +268,7 @@ def in_blocks(page: str) -> str:
     """Return HTML in which a new block begins after each `BLOCK_LETTERS` letters of some scripts.
 
     A browser needs a time that is quadratic in the number of letters of a block if they change their direction, or are
-    joined, in a narrow column. Such scripts are those from Hebrew to Tai Tham, and their later blocks in Unicode.
+    joined, in a narrow column. Such scripts are those from U+0590 to U+1AFF, and their later blocks in Unicode.
     """
     if len(page) < BLOCK_LETTERS or page.isascii():
         return page
