@@ -161,8 +161,11 @@ def _check_target(folder, target):
     settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
     if program := next((one for one in settings if one.startswith(PROGRAMS)), None):
         raise GradingError(
-            f"the configuration of git in {name} names a program ({program}): take it out with `git config --unset`"
+            f"the configuration of git in {name} names a program or another file ({program}): take it out with `git config "
+            "--unset`"
         )
+    if any(entry.startswith("160000 ") for entry in _git(folder, "ls-files", "--stage").splitlines()):
+        raise GradingError(f"{name} holds another repository as a submodule: name a new or empty folder")
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
         if path.strip("\n").split("/")[0].casefold() in PRIVATE:
             commit = _git(folder, *HISTORY, "--max-count=1", "--format=%h", "--", path.strip("\n"))
@@ -329,7 +332,8 @@ def without_password(text: str) -> str:
 NO_PROGRAMS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.alternateRefsCommand=")
 GIT_OPTIONS = ("-c", "core.quotepath=off", *NO_PROGRAMS)
 OTHER_SIDE = f"git {' '.join(NO_PROGRAMS)}"
-PROGRAMS = ("filter.", "gpg.")
+# Names of programs, and of other files of settings that may name some, perhaps only later on
+PROGRAMS = ("filter.", "gpg.", "include.", "includeif.", "extensions.worktreeconfig")
 
 
 def _git(folder, *arguments):
