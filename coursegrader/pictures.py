@@ -14,6 +14,8 @@ PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 NO_FRAME = {0xC4, 0xC8, 0xCC}  # between 0xC0 and 0xCF, where the other markers of a JPEG begin a frame
 WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xDB)}  # markers without a length, the end, and the pixels
 USUAL_SCANS = 10  # of a progressive JPEG: as many are counted once
+MOST_PARTS = 20_000  # segments before the size, or blocks of a GIF
+SLOW_PNG = 3  # times the time of another PNG, if it is interlaced or has 16 bits
 
 
 def pixels(kind: str, data: str) -> int | None:
@@ -37,14 +39,15 @@ def pixels(kind: str, data: str) -> int | None:
 def _png(content):
     if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR":
         raise ValueError
-    return *struct.unpack_from(">II", content, 16), content.count(b"fcTL")
+    is_slow = content[24] == 16 or content[28] == 1
+    return *struct.unpack_from(">II", content, 16), max(1, content.count(b"fcTL")) * (SLOW_PNG if is_slow else 1)
 
 
 def _jpeg(content):
     if content[:3] != b"\xff\xd8\xff":
         raise ValueError
     at = 2
-    while True:
+    for _ in range(MOST_PARTS):
         start, marker = content[at], content[at + 1]
         if start != 0xFF or marker in WITHOUT_LENGTH:
             raise ValueError
@@ -55,6 +58,7 @@ def _jpeg(content):
             at += 1
         else:
             at += 2 + struct.unpack_from(">H", content, at + 2)[0]
+    raise ValueError
 
 
 def _gif(content):
@@ -62,7 +66,7 @@ def _gif(content):
     if content[:6] not in (b"GIF87a", b"GIF89a"):
         raise ValueError
     width, height, flags = struct.unpack_from("<HHB", content, 6)
-    at, frames = 13 + _table(flags), 0
+    at, frames, blocks = 13 + _table(flags), 0, 0
     while content[at : at + 1] in (b"\x21", b"\x2c"):  # an extension, or a frame; a browser shows a file that is cut
         if content[at] == 0x21:
             at += 2
@@ -74,6 +78,9 @@ def _gif(content):
             at += 11 + _table(flags)
         while content[at : at + 1] not in (b"", b"\0"):  # blocks, the last of which is empty
             at += 1 + content[at]
+            blocks += 1
+            if blocks > len(content) / 100 + MOST_PARTS:
+                raise ValueError
         at += 1
     if not frames:
         raise ValueError

@@ -161,11 +161,11 @@ def _check_target(folder, target):
     settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
     if program := next((one for one in settings if one.startswith(PROGRAMS)), None):
         raise GradingError(
-            f"the configuration of git in {name} names a program or another file ({program}): take it out with `git config "
-            "--unset`"
+            f"the configuration of git in {name} names a program or another file ({program}): take it out with "
+            "`git config --unset`"
         )
     if any(entry.startswith("160000 ") for entry in _git(folder, "ls-files", "--stage").splitlines()):
-        raise GradingError(f"{name} holds another repository as a submodule: name a new or empty folder")
+        raise GradingError(f"{name} holds another repository within it: name a new or empty folder")
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
         if path.strip("\n").split("/")[0].casefold() in PRIVATE:
             commit = _git(folder, *HISTORY, "--max-count=1", "--format=%h", "--", path.strip("\n"))
