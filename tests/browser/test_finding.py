@@ -287,7 +287,8 @@ def test_the_launch_buttons_name_files_that_exist_where_they_point():
 @pytest.mark.parametrize("lab", LABS)
 def test_the_page_of_a_lab_has_its_task_without_checks_and_opens_or_downloads_the_notebook_of_students(lab):
     page, name, notebook = page_of(f"book/labs/{lab}"), urlsplit(students_repository()).path, f"labs/{lab}/{lab}.ipynb"
-    binder, colab, download = (link["href"] for link in page.select(".launch-lab a"))
+    set_up, binder, colab, download = (link["href"] for link in page.select(".launch-lab a"))
+    assert (SITE / "book" / "labs" / set_up).resolve() == SITE / "book" / "setting-up.html"
     assert f"/v2/gh{name}/main?urlpath=lab/tree/{notebook}" in binder
     assert f"/github{name}/blob/main/{notebook}" in colab
     assert [link["href"] for link in page.select(".dropdown-launch-buttons a")] == [binder, colab]
