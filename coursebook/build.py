@@ -100,7 +100,6 @@ def build(root: Path = ROOT) -> Path:
         print("The book is up to date.")
         return site
     stamp.unlink(missing_ok=True)
-    output.mkdir(exist_ok=True)
     before = fingerprint(root, SITE_INPUTS)
     print("Building the book (the first time, every chapter is executed) ...", flush=True)
     started = time.perf_counter()

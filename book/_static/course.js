@@ -18,7 +18,7 @@ const forgetAll = (...kinds) => {
   for (const key of keys.filter((one) => kinds.some((kind) => one.startsWith(prefix + kind)))) {
     memory((store) => store.removeItem(key));
   }
-  dispatchEvent(new Event("storage")); // the browser tells other tabs alone
+  return dispatchEvent(new Event("storage")); // the browser tells other tabs alone
 };
 
 /* The section that the reader is at: the last heading above the middle of the screen. */
@@ -148,15 +148,11 @@ for (const figure of document.querySelectorAll("div.explore")) {
 const forgetAnswers = () => {
   if (!confirm("Forget all your answers to the questions of this book?")) return false;
   forgets.forEach((one) => one());
-  forgetAll("quiz-", "recall-");
-  return true;
+  return forgetAll("quiz-", "recall-");
 };
 
-const forgetReading = () => {
-  if (!confirm("Forget which pages you have read, and where you were?")) return false;
-  forgetAll("read-", "place");
-  return true;
-};
+const forgetReading = () =>
+  confirm("Forget which pages you have read, and where you were?") && forgetAll("read-", "place");
 
 /* --- The questions of the book: check an answer, say why, and remember it. --- */
 const forgets = (() => {
@@ -306,7 +302,8 @@ const forgets = (() => {
     const days = Math.round((then - today) / 86_400_000);
     const day = new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(days, "day"); // such as "yesterday"
     const title = titles.get(place.page);
-    const following = [...titles.keys()].slice([...titles.keys()].indexOf(place.page) + 1).find((page) => !isRead(page));
+    const names = [...titles.keys()];
+    const following = names.slice(names.indexOf(place.page) + 1).find((page) => !isRead(page));
     if (place.atEnd && following) {
       return ["Continue: ", make("a", { href: root + following }, titles.get(following)), `. You read ${title} ${day}.`];
     }

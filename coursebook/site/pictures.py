@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 from docutils import nodes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from nbformat import read as read_notebook
 from PIL import Image, ImageChops
 from scipy.spatial import KDTree
@@ -32,8 +32,6 @@ PALETTES = (32, 64, 128, 256)
 COLOUR_CHANGE, AREA_CHANGE = 24, 6
 THIS_MODULE_CHANGED = Path(__file__).stat().st_mtime
 EXPLORE, COLOUR = '<div class="explore"', r"#[0-9a-f]{6}\b"
-IMAGE, MAP_COLOURS = r"data:image/png;base64,([A-Za-z0-9+/=\s]+)", 16  # a map has no more colours than its legend
-ANOTHER = 0.2  # the difference of red, green or blue from which on a colour is another one
 PICTURE = r'<img(?![^>]* loading=)[^>]* src="(?:\.\./)*_images/([^"]+\.(?:png|webp))"'
 
 
@@ -61,24 +59,10 @@ class DarkPartners(SphinxTransform):
 
 
 def with_partners(figure: str) -> str:
-    """Return the HTML of a figure with sliders, with its colours and their partners in the attribute ``data-dark``.
-
-    A map in the figure stays as it is, and so do those of its colours in the legend that would become quite another.
-    """
-    text = html.unescape(unquote(figure))
-    colours = {colour: to_hex(partner(colour)) for colour in sorted({"#000000", *re.findall(COLOUR, text)})}
-    for image in re.findall(IMAGE, text):
-        for colour in colours_of_map(b64decode(image)) & colours.keys():
-            if np.abs(np.subtract(to_rgb(colour), to_rgb(colours[colour]))).max() > ANOTHER:
-                colours[colour] = colour
-    return figure.replace(EXPLORE, f'{EXPLORE} data-dark="{html.escape(json.dumps(colours))}"')
-
-
-def colours_of_map(png: bytes) -> set[str]:
-    """Return the colours of a picture with few colours, without black and white: words and the ground have them too."""
-    with Image.open(io.BytesIO(png)) as image:
-        found = image.convert("RGB").getcolors(MAP_COLOURS) or []
-    return {to_hex([part / 255 for part in colour]) for _, colour in found} - {"#000000", "#ffffff"}
+    """Return the HTML of a figure with sliders, with its colours and their partners in the attribute ``data-dark``."""
+    colours = sorted({"#000000", *re.findall(COLOUR, unquote(figure))})
+    data = html.escape(json.dumps({colour: to_hex(partner(colour)) for colour in colours}))
+    return figure.replace(EXPLORE, f'{EXPLORE} data-dark="{data}"')
 
 
 def dark_partners(notebook: Path) -> dict[str, bytes]:

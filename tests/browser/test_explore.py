@@ -2,15 +2,12 @@
 
 import functools
 import gzip
-import html
 import io
-import json
 import re
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import ListedColormap
 
 from coursebook.dark_colours import BACKGROUND
 from coursebook.site.pictures import with_partners
@@ -98,18 +95,6 @@ def test_the_dark_picture_moves_too_and_its_words_are_light_on_dark(show):
     title = plt.imread(io.BytesIO(picture(moved, 1)))[:40, :, :3]
     np.testing.assert_allclose(title[0, 0], BACKGROUND, atol=0.003)
     assert title.max() > 0.9
-
-
-def test_the_colours_of_a_map_stay_in_its_legend():
-    def draw(number):
-        fig, ax = plt.subplots(figsize=(2, 2))
-        ax.imshow([[0, 1], [1, number]], cmap=ListedColormap(["#d0d0d0", "#303030"]), interpolation="none")
-        fig.legend([plt.Rectangle((0, 0), 1, 1, color="#303030")], ["dark soil"])
-        ax.set_title("a map", color="#404040")
-
-    drawn = explore.figure(draw, {"number": [0, 1]}, start=(0,), say=str, alt="A map.")._repr_html_()
-    colours = json.loads(html.unescape(re.search(r'data-dark="(.*?)"', with_partners(drawn))[1]))
-    assert colours["#303030"] == "#303030" and colours["#404040"] != "#404040"
 
 
 def test_without_a_script_there_is_the_first_picture_and_its_sentence_and_nothing_dead(show):
