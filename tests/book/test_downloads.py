@@ -76,6 +76,7 @@ def test_without_the_address_of_that_repository_one_sentence_says_where_to_write
         students_repository(tmp_path)
 
 
+@pytest.mark.nightly
 def test_where_the_course_is_missing_the_first_cell_fetches_it_with_its_data_once(elsewhere):
     use = "\nfrom mlcourse import datasets\nprint(datasets.__file__, len(datasets.load_toy_regression('train')[0]))"
     assert "No module named 'mlcourse'" in run(use, elsewhere).stderr

@@ -426,6 +426,7 @@ def test_a_lab_is_graded_with_no_other_points_than_those_that_were_released(room
     assert room.grade()[0] == 0 and room.points() == {"ada": full + 4}
 
 
+@pytest.mark.nightly
 def test_the_points_of_who_was_not_graded_since_are_not_exported(room, full):
     folder = room.hand_in("ada")
     room.hand_in("ben")
@@ -470,6 +471,7 @@ def test_the_button_of_the_formgrader_leaves_a_submission_its_draw(room):
     assert (folder / "data.csv.unreadable").exists() and "1 had not changed" in room.grade()[1]
 
 
+@pytest.mark.nightly
 def test_a_submission_keeps_its_draw_although_what_was_built_is_deleted(room):
     folder = room.hand_in("ada")
     room.grade()
@@ -801,6 +803,7 @@ def change_a_test(room):
     assert source.read_text("utf-8") != text
 
 
+@pytest.mark.nightly
 def test_a_regrade_opens_a_written_mark_again_only_if_its_answer_changed(room):
     paths = {student: room.hand_in(student) / FILE for student in ("ada", "ben", "cleo")}
     room.grade()
@@ -855,6 +858,7 @@ def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_of_the_present_answ
     assert marked(room, "ada") == (3, "well said", True)
 
 
+@pytest.mark.nightly
 def test_points_given_to_a_test_by_hand_are_opened_again_if_its_result_changed(room):
     room.hand_in("ada")
     room.grade()

@@ -219,6 +219,7 @@ def test_an_instructor_sets_limits_in_the_configuration_and_on_the_command_line(
     assert "Limits: 2 GB of memory and 100 processes" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_plain_nbgrader_holds_the_same_limits(course, bubblewrap):
     set_limits(course, {"call": 1})
     command = [sys.executable, "-m", "nbgrader", "autograde", LAB]

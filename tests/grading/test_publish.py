@@ -112,6 +112,7 @@ def test_a_new_folder_becomes_a_repository_with_what_students_need_and_nothing_e
     assert git(folder, "log", "--format=%an %D") == "Ada Lovelace HEAD -> main"
 
 
+@pytest.mark.nightly
 def test_the_course_itself_can_be_published_with_all_its_labs(tmp_path):
     publish(str(tmp_path / "students"))
     assert sorted(path.name for path in (tmp_path / "students" / "labs").iterdir()) == LABS
@@ -128,6 +129,7 @@ def test_a_second_publication_adds_one_commit_and_one_without_changes_adds_none(
     assert not (published / "mlcourse" / "quiz.py").exists()
 
 
+@pytest.mark.nightly
 def test_a_remote_gets_the_same_by_a_push(course, published, tmp_path):
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
     git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", remote)

@@ -696,6 +696,7 @@ def test_a_roster_that_cannot_be_read_is_said_before_anybody_is_graded(course):
     assert not (root / "autograded").exists()
 
 
+@pytest.mark.nightly
 def test_from_the_list_of_participants_to_grades_and_feedback_in_moodle(course, tmp_path):
     root, type = course
     assert type("roster", written(tmp_path / "people.csv", MOODLE))[0] == 0

@@ -79,6 +79,7 @@ def graded(course, student):
     return notebook.metadata.mlcourse.draw, output.get("evalue")
 
 
+@pytest.mark.nightly
 def test_what_feedback_tells_is_worth_nothing_at_the_next_hand_in(course):
     hand_in(course, "honest", "def double(x): return x + x")
     hand_in(course, "sly", "def double(x): return {3: 6}.get(x, 0)")
