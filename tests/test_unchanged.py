@@ -133,15 +133,6 @@ def test_what_is_marked_nightly_waits_unless_what_it_is_about_is_not_committed(m
         assert not unchanged.waits_for_the_night(Item(nodeid))
 
 
-def test_a_claim_of_a_page_waits_for_the_night_since_it_was_checked_when_the_page_was_executed(monkeypatch):
-    items = [Item("_build/notebooks/introduction/index.ipynb::Cell 3") for _ in range(2)]
-    for item, tag in zip(items, ("claim", "hide-input"), strict=True):
-        item.cell = {"metadata": {"tags": [tag]}}
-    for night in (True, False):
-        monkeypatch.setattr(unchanged, "NIGHTLY", night)
-        assert [unchanged.waits_for_the_night(item) for item in items] == [not night, False]
-
-
 def test_at_night_nothing_waits(monkeypatch):
     monkeypatch.setattr(unchanged, "uncommitted", set)
     for night in (True, False):

@@ -135,14 +135,9 @@ def nightly_but(few, names):
     return [name if name in few and not NIGHTLY else pytest.param(name, marks=pytest.mark.nightly) for name in names]
 
 
-def is_claim(item):
-    """Return whether an item of nbval is a claim: it was checked when the page was executed."""
-    return "claim" in getattr(item, "cell", {}).get("metadata", {}).get("tags", ())
-
-
 def waits_for_the_night(item):
     """Return whether a test is left to `make cold`."""
-    if NIGHTLY or not (item.get_closest_marker("nightly") or is_claim(item)):
+    if NIGHTLY or not item.get_closest_marker("nightly"):
         return False
     path, _, name = item.nodeid.partition("::")
     if path.endswith(DEPLOYED):

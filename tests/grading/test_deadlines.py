@@ -346,6 +346,7 @@ def penalties(root):
         return {one.student_id: (one.score, one.late_submission_penalty) for one in found}
 
 
+@pytest.mark.nightly
 def test_from_the_file_to_the_feedback_and_back_without_grading_again(course):
     root, hand_in, type = course
     (root / "deadlines.csv").write_text(f"{HEADING}{LAB},,2026-11-02 12:00,UTC\n")

@@ -122,6 +122,7 @@ def test_a_dask_cluster_gives_the_same_scores(graded):
     assert scores(lab) == here
 
 
+@pytest.mark.nightly
 def test_a_class_that_is_stopped_by_ctrl_c_keeps_what_was_done_and_goes_on(lab, tmp_path):
     course = tmp_path / "course"
     shutil.copytree(lab.root, course, ignore=shutil.ignore_patterns("autograded", "_build", "feedback", "gradebook.db"))

@@ -15,9 +15,7 @@ from unchanged import nightly_but
 
 # The one exception: the wrong digits of an inverted, nearly singular matrix differ between processes
 ILL_CONDITIONED = {"fit-least-squares-2", "fit-least-squares-3"}
-# One with functions of numbers and tables; the quickest of the others
-REPRESENTATIVE = nightly_but([LABS[8]], LABS)
-SECOND_ANSWERS_WRONG = nightly_but([LABS[0]], LABS)
+QUICK = nightly_but([LABS[0]], LABS)
 
 
 def right_answers(source):
@@ -70,12 +68,14 @@ def compared(test, sentence):
     return re.sub(r"-?\d[\d.,e+-]*", "#", sentence) if test in ILL_CONDITIONED else sentence
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVE)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LABS)
 def test_right_answers_pass(name, tmp_path):
     assert validate(name, right_answers(read_lab(ROOT / "solutions" / f"{name}.md")), tmp_path) == {}
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVE)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LABS)
 def test_wrong_answers_get_the_sentences_of_the_grader(name, worker, tmp_path):
     source = read_lab(ROOT / "solutions" / f"{name}.md")
     answers = right_answers(source) | wrong_answers(name)
@@ -84,7 +84,7 @@ def test_wrong_answers_get_the_sentences_of_the_grader(name, worker, tmp_path):
     assert said == {test: graded.get(test) for test in said}
 
 
-@pytest.mark.parametrize("name", SECOND_ANSWERS_WRONG)
+@pytest.mark.parametrize("name", QUICK)
 def test_right_answers_pass_among_wrong_ones_which_get_the_sentences_of_the_grader(name, worker, tmp_path):
     source = read_lab(ROOT / "solutions" / f"{name}.md")
     every_second = dict(list(wrong_answers(name).items())[::2])
