@@ -83,6 +83,7 @@ def publish(target: str, root: Path = ROOT, labs: Sequence[str] = ()) -> str | N
         before = _published_labs(folder)
         chosen = _chosen_labs(root, labs, before)
         files = _files(root, chosen)
+        _check_links(folder, files, target)
         _check_secrets(files, folder, secrets_of(root))
         _begin(folder)
         _write(folder, files)
@@ -136,6 +137,8 @@ def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
     if not is_address and not _is_bare(folder):
         yield folder, []
         return
+    if not is_address:
+        _check_settings(folder, target)
     with tempfile.TemporaryDirectory() as temporary:
         clone = Path(temporary, "students")
         # On this machine, git runs the other side as the user who publishes
@@ -158,12 +161,7 @@ def _check_target(folder, target):
         if folder.exists() and any(folder.iterdir()):
             raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
         return
-    settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
-    if program := next((one for one in settings if one.startswith(PROGRAMS)), None):
-        raise GradingError(
-            f"the configuration of git in {name} names a program or another file ({program}): take it out with "
-            "`git config --unset`"
-        )
+    _check_settings(folder, name)
     if any(entry.startswith("160000 ") for entry in _git(folder, "ls-files", "--stage").splitlines()):
         raise GradingError(f"{name} holds another repository within it: name a new or empty folder")
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
@@ -183,6 +181,27 @@ def _check_target(folder, target):
             f"{name} has changes that are not committed: see `git status` there, and undo them, for instance with "
             "`git reset --hard`"
         )
+
+
+def _check_settings(folder, name):
+    """Refuse a repository with a setting of git that may name a program or another file of settings."""
+    settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
+    if unknown := next((one for one in settings if not SETTINGS.fullmatch(one)), None):
+        raise GradingError(
+            f"{name} has a setting of git that may name a program or another file ({unknown}): take it out with "
+            "`git config --unset`"
+        )
+
+
+def _check_links(folder, files, target):
+    """Refuse links among the files to write or delete: others may write to the folder, but nowhere else."""
+    inside = folder.resolve()
+    for name in [*files, *(_tracked(folder, ["."]) if (folder / ".git").exists() else [])]:
+        if (folder / name).resolve() != inside / name:
+            raise GradingError(
+                f"{without_password(target)} has a link to {(folder / name).resolve()} in the place of {name}: "
+                "take the link out, or name an empty folder"
+            )
 
 
 def _published_labs(folder):
@@ -327,13 +346,16 @@ def without_password(text: str) -> str:
     return re.sub(r"(?<=://)\S*@", "", text)
 
 
-# A target may be a folder into which others write: git runs no program that it names. `_check_target` refuses the names
-# of those for which there is no such option
+# A target may be a folder into which others write: git runs no program that it names
 NO_PROGRAMS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.alternateRefsCommand=")
 GIT_OPTIONS = ("-c", "core.quotepath=off", *NO_PROGRAMS)
 OTHER_SIDE = f"git {' '.join(NO_PROGRAMS)}"
-# Names of programs, and of other files of settings that may name some, perhaps only later on
-PROGRAMS = ("filter.", "gpg.", "include.", "includeif.", "extensions.worktreeconfig")
+# The settings that a target may have, as git prints their names: those of a new repository or clone, and who commits
+SETTINGS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol)"
+    r"|extensions\.objectformat|init\.defaultbranch|pull\.rebase|push\.default|user\.(name|email)"
+    r"|branch\..*\.(remote|merge|rebase)|remote\..*\.(url|pushurl|fetch)"
+)
 
 
 def _git(folder, *arguments):

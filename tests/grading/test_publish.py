@@ -368,12 +368,11 @@ def test_in_a_hook_of_git_the_target_is_written_and_the_course_stays_as_it_is(co
 
 
 def test_no_program_that_the_target_names_is_run(course, published, tmp_path):
-    for name in ("post-commit", "pre-commit", "reference-transaction", "fsmonitor"):
+    for name in ("post-commit", "pre-commit", "reference-transaction"):
         program = published / ".git" / "hooks" / name
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
         program.chmod(0o755)
-    git(published, "config", "core.fsmonitor", str(published / ".git" / "hooks" / "fsmonitor"))
     assert publish(str(published), course) == f"Publish {SECOND}"
     assert not (tmp_path / "was-run").exists()
 
@@ -388,16 +387,51 @@ def test_no_program_is_run_on_the_other_side_on_this_machine(course, published, 
     program.chmod(0o755)
     for name in ("pre-receive", "update", "post-receive", "post-update", "reference-transaction"):
         (bare / "hooks" / name).symlink_to(program)
-    git(bare, "config", "core.alternateRefsCommand", str(program))
     assert publish(address.format(bare), course) == f"Publish {SECOND}"
     assert subjects(bare)[0] == f"Publish {SECOND}" and not (tmp_path / "was-run").exists()
 
 
-@pytest.mark.parametrize("setting", ["filter.x.clean", "gpg.program", "include.path", "includeif.onbranch:main.path"])
-def test_a_target_whose_configuration_names_a_program_or_a_file_that_may_is_refused(course, published, setting):
-    git(published, "config", setting, "touch was-run")
-    with pytest.raises(GradingError, match=re.escape(f"names a program or another file ({setting})")):
-        publish(str(published), course)
+SETTINGS_WITH_PROGRAMS = [
+    "core.alternaterefscommand",
+    "core.fsmonitor",
+    "extensions.partialclone",
+    "filter.x.clean",
+    "gc.recentobjectshook",
+    "gpg.program",
+    "include.path",
+    "includeif.onbranch:main.path",
+    "remote.origin.uploadpack",
+    "anything.else",
+]
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["folder", "bare"])
+@pytest.mark.parametrize("setting", SETTINGS_WITH_PROGRAMS)
+def test_a_target_whose_settings_may_name_a_program_or_another_file_is_refused(
+    course, published, tmp_path, setting, bare
+):
+    if bare:
+        git(tmp_path, "clone", "--quiet", "--bare", str(published), "bare.git")
+    target = tmp_path / "bare.git" if bare else published
+    git(target, "config", setting, f"touch {tmp_path}/was-run")
+    with pytest.raises(GradingError, match=re.escape(f"may name a program or another file ({setting})")):
+        publish(str(target), course)
+    assert not (tmp_path / "was-run").exists()
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["folder", "bare"])
+@pytest.mark.parametrize("name", ["LICENSE", "mlcourse", "labs"])
+def test_a_link_in_a_target_is_refused_and_leads_nowhere(course, published, tmp_path, name, bare):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    path = published / name
+    git(published, "rm", "-r", "--quiet", name)
+    path.symlink_to(outside / "LICENSE" if name == "LICENSE" else outside)
+    commit_as_publication(published)
+    if bare:
+        git(tmp_path, "clone", "--quiet", "--bare", str(published), "bare.git")
+    refuses(tmp_path / "bare.git" if bare else published, course, f"has a link to {outside}.* in the place of {name}")
+    assert list(outside.iterdir()) == []
 
 
 def test_a_target_with_settings_of_a_worktree_is_refused(course, published):
