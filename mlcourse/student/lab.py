@@ -152,7 +152,8 @@ def read_progress(path):
         return f"`{path.name}`: {str(error).removeprefix(f'{path} ')}: `mlcourse update` tells what to do"
     opening = "\n".join(cell["source"] for cell in cells[:5])
     title = re.search(r"^# (Lab \d+ · .+)$", opening, re.M)
-    facts = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.*?) *\|$", opening, re.M))
+    rows = [line for line in opening.splitlines() if line.startswith("| **") and line.endswith("|")]
+    facts = {name: text.rstrip() for name, _, text in (row[4:-1].partition("** | ") for row in rows)}
     solutions = [cell for cell in cells if is_solution(cell)]
     checks = [cell for cell in cells if is_test(cell)]
     return Progress(

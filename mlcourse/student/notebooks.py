@@ -6,6 +6,7 @@ identifier of every other cell is the hash of its text.
 
 import hashlib
 import json
+import math
 import re
 
 from mlcourse.student import StudentError
@@ -36,6 +37,8 @@ def parse(text, where):
         for cell in notebook["cells"]:
             _complete(cell)
         notebook["metadata"].get("kernelspec")
+    except RecursionError:
+        raise StudentError(f"{where} is not a notebook that can be read (it is nested too deeply)") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise StudentError(f"{where} is not a notebook that can be read ({reason})") from None
@@ -49,16 +52,24 @@ def _complete(cell):
     checksum(cell)
     if not isinstance(grade_id(cell), str | None):
         raise ValueError(f"a cell has the grade_id {grade_id(cell)!r:.40}")
+    if not all(isinstance(one, str | None) for one in (cell.get("id"), cell["metadata"].get("id"))):
+        raise ValueError("the identifier of a cell is no text")
+    if not math.isfinite(grader(cell).get("points") or 0):
+        raise ValueError("the points of a cell are no number")
     if cell["cell_type"] not in ("code", "markdown", "raw"):
         raise ValueError(f"a cell is of the unknown type {cell['cell_type']!r:.40}")
     if cell["cell_type"] == "code":
         cell.setdefault("execution_count", None)
         for output in cell.setdefault("outputs", []):
-            output.get("output_type")
+            if not isinstance(output.get("output_type"), str):
+                raise ValueError("an output of a cell has no type")
+            "".join(output.get("text", ""))
 
 
 def read(path):
     """Return the notebook in a file, as `parse` does."""
+    if path.exists() and not path.is_file():
+        raise StudentError(f"{path} cannot be read: it is no file")
     try:
         return parse(path.read_bytes(), path)
     except OSError as error:

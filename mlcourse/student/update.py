@@ -120,7 +120,8 @@ def find_labs(source):
     """Return the notebooks of all labs in a folder or zip archive, as bytes by the name of the lab."""
     source = Path(source).expanduser()
     if source.is_dir():
-        files = {path.relative_to(source.parent).as_posix(): path.read_bytes for path in source.rglob("lab-*.ipynb")}
+        notebooks = [path for path in source.rglob("lab-*.ipynb") if path.is_file()]
+        files = {path.relative_to(source.parent).as_posix(): path.read_bytes for path in notebooks}
         return _choose(files, source)
     try:
         with zipfile.ZipFile(source) as archive:

@@ -1,10 +1,12 @@
 """The start page derives the next lab from the student's notebooks."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 
 import nbformat
 import pytest
@@ -96,10 +98,46 @@ def test_the_page_says_how_and_where_to_hand_in(labs):
     assert "Upload it in Moodle." in page(labs)
 
 
-def test_a_lab_that_cannot_be_read_is_named_and_the_others_are_listed(labs):
-    (labs / LABS[0] / f"{LABS[0]}.ipynb").write_text("{")
+def with_cell(**cell):
+    cell = {"cell_type": "code", "source": "1", "metadata": {}, "outputs": [], "execution_count": None} | cell
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]})
+
+
+UNREADABLE = {
+    "no end": "{",
+    "nested": "[" * 100_000 + "]" * 100_000,
+    "an identifier that is a list": with_cell(id=["x"]),
+    "an output that is a number": with_cell(outputs=[5]),
+    "an output of a type that is a list": with_cell(outputs=[{"output_type": ["x"]}]),
+    "a text that is a number": with_cell(outputs=[{"output_type": "stream", "text": 5}]),
+    "points that are a text": with_cell(metadata={"nbgrader": {"grade_id": "a", "points": "2"}}),
+    "points without end": with_cell(metadata={"nbgrader": {"grade_id": "a", "points": 1e999}}),
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_lab_that_cannot_be_read_is_named_and_the_others_are_listed(labs, content):
+    (labs / LABS[0] / f"{LABS[0]}.ipynb").write_text(content)
     text = page(labs)
     assert f"`{LABS[0]}.ipynb`" in text and "**Next: [Lab 2" in text
+
+
+def test_a_pipe_in_the_place_of_a_lab_keeps_nobody_waiting(labs):
+    path = labs / LABS[0] / f"{LABS[0]}.ipynb"
+    path.unlink()
+    os.mkfifo(path)
+    assert "it is no file" in page(labs)
+
+
+@pytest.mark.parametrize("text", ["| **a** | " + " " * 60_000 + "x", "| **" + "** | " * 20_000 + "x"])
+def test_an_opening_of_whatever_text_is_read_at_once(labs, text):
+    path = labs / LABS[0] / f"{LABS[0]}.ipynb"
+    notebook = json.loads(path.read_text("utf-8"))
+    notebook["cells"][0]["source"] += f"\n{text}\n"
+    path.write_text(json.dumps(notebook), "utf-8")
+    begin = time.process_time()
+    page(labs)
+    assert time.process_time() - begin < 3
 
 
 def test_saving_a_lab_writes_the_page_anew_and_saving_anything_else_does_not(labs, tmp_path, capsys):

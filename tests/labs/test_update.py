@@ -281,6 +281,9 @@ BROKEN = {
     "cut off": nbformat.writes(released())[:5000].encode(),
     "conflict markers": b"<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> origin/main\n",
     "no notebook": b"[1, 2]",
+    "nested": b"[" * 100_000 + b"]" * 100_000,
+    "an identifier that is a list": b'{"nbformat": 4, "metadata": {}, "cells": '
+    b'[{"cell_type": "code", "metadata": {}, "source": "", "id": ["x"]}]}',
     "cells of text": b'{"nbformat": 4, "metadata": {}, "cells": ["print(1)"]}',
     "an old format": b'{"nbformat": 3, "metadata": {}, "worksheets": []}',
     "half a character": b'{"nbformat": 4, "metadata": {}, "cells": '
