@@ -101,7 +101,9 @@ def choose_role(spawner):
     environment = Path(folder, ".venv") if is_instructor else HERE / "env"
     # `adduser` closes new homes; `useradd` may leave them open
     line = 'chmod go-rwx "$HOME" && mkdir -p "$0" && cd "$0" && exec "$@"'
-    spawner.cmd = ["/bin/sh", "-c", line, folder, f"{environment}/bin/python", "-m", "jupyterhub.singleuser"]
+    # -P: nothing in the folder stands in for a module of Python
+    server = [f"{environment}/bin/python", "-P", "-m", "jupyterhub.singleuser"]
+    spawner.cmd = ["/bin/sh", "-c", line, folder, *server]
     spawner.environment = {
         "PATH": f"{environment}/bin:/usr/local/bin:/usr/bin:/bin",
         "JUPYTER_CONFIG_PATH": f"{HERE}/jupyter/{role}:{HERE}/jupyter",

@@ -94,7 +94,8 @@ def open_lab(root, options):
     environment = dict(os.environ)
     for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
         environment[name] = os.pathsep.join(filter(None, [str(SETTINGS), os.environ.get(name)]))
-    command = [sys.executable, "-m", "jupyterlab", *options]
+    # -P: nothing in the folder of the labs, such as a `random.py`, stands in for a module of Python
+    command = [sys.executable, "-P", "-m", "jupyterlab", *options]
     if os.name == "nt":  # there, a process that replaces itself lets go of the terminal
         import subprocess
 

@@ -168,6 +168,16 @@ def test_the_options_after_lab_reach_jupyterlab(labs, monkeypatch):
     assert command[-2:] == ["jupyterlab", "--no-browser"] and "jupyter" in environment["JUPYTER_CONFIG_PATH"]
 
 
+def test_a_file_among_the_labs_stands_in_for_no_module_of_python(labs):
+    (labs / "random.py").write_text("raise SystemExit('the file was run')")
+    start = (
+        "import sys, pathlib; from mlcourse.student.lab import open_lab; open_lab(pathlib.Path.cwd(), ['--version'])"
+    )
+    command, environment = [sys.executable, "-P", "-c", start], os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=labs.parent, env=environment, capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", done.stdout), done.stdout + done.stderr
+
+
 def test_the_commands_for_students_load_no_library_that_is_slow(labs):
     slow = {"numpy", "pandas", "matplotlib", "sklearn", "nbformat", "nbgrader", "jupyterlab"}
     code = (
