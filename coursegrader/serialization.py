@@ -223,8 +223,12 @@ class _Writer:
             return self.write(value, depth + 1)
 
     def _labels(self, array, depth):
-        with self._plain_only():
-            return self._column(array, depth)
+        """Write the labels of an index, or their texts if they are no plain data, such as dates: no check needs them."""
+        try:
+            with self._plain_only():
+                return self._column(array, depth)
+        except Malformed:
+            return self._column(np.array([str(label) for label in array], dtype=object), depth)
 
     @contextlib.contextmanager
     def _plain_only(self):

@@ -69,7 +69,9 @@ class Check(APIHandler):
     @authorized
     async def post(self):
         """Check the lab whose ``path`` the request has; with ``write``, hand it in."""
-        asked = self.get_json_body() or {}
+        asked = self.get_json_body()
+        if not isinstance(asked, dict):
+            raise web.HTTPError(400, "name the lab: expected an object with a path")
         try:
             async with ONE_AT_A_TIME:
                 root = self.serverapp.root_dir

@@ -253,7 +253,7 @@ def _sections(cells):
     for cell in cells:
         heading = re.search(r"^## (Exercise \d+ · .+)$", cell["source"], re.M)
         if heading and cell["cell_type"] == "markdown":
-            points = re.search(r"^\*(\d+) points?\b", cell["source"], re.M)
+            points = re.search(r"^\*(\d{1,4}) points?\b", cell["source"], re.M)
             sections.append((heading[1].strip(), int(points[1]) if points else 0, []))
         sections[-1][2].append(cell)
     return [(title, stated, some) for title, stated, some in sections if stated or any(map(is_test, some))]
