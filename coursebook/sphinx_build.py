@@ -13,11 +13,12 @@ from coursebook.sweep import folder_of, page_of_claims, read_last_claims
 
 TIMES, CLAIMS = "{{ times }}", "{{ claims }}"
 # The layout leaves out the scripts of Sphinx's search and the one that draws the theme's icons once more; browsers read
-# maps for debuggers alone, and Sphinx the translations of the theme
+# maps for debuggers alone, and the fonts of icons as WOFF2, and Sphinx reads the translations of the theme
 NEVER_LOADED = (
     "_static/searchtools.js",
     "_static/language_data.js",
     "_static/scripts/fontawesome.js",
+    "_static/vendor/fontawesome/webfonts/*.ttf",
     "_static/**/*.map",
     "_static/locales/**/*.[mp]o",
 )

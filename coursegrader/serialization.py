@@ -223,7 +223,7 @@ class _Writer:
             return self.write(value, depth + 1)
 
     def _labels(self, array, depth):
-        """Write the labels of an index, or their texts if they are no plain data, such as dates: no check needs them."""
+        """Write the labels of an index; those that are no plain data, such as dates, as texts: no check needs them."""
         try:
             with self._plain_only():
                 return self._column(array, depth)

@@ -1,6 +1,7 @@
 """Messages of a student's process create only plain data and proxies, no objects with behaviour."""
 
 import copy
+import datetime
 import decimal
 import io
 import json
@@ -10,6 +11,7 @@ import struct
 import threading
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -363,3 +365,17 @@ def test_the_arguments_of_a_test_as_a_whole_are_no_answer():
     with pytest.raises(test_runner.NotPlain):
         test_runner.thing_at({"x": [1]}, [])
     assert test_runner.thing_at({"x": [1]}, ["x", 0]) == 1
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index([datetime.date(2004, 1, 1), datetime.date(2004, 1, 2)], dtype=object),
+        pd.period_range("2004-01", periods=2, freq="M"),
+        pd.Index([Path("a"), Path("b")], dtype=object),
+    ],
+    ids=["dates", "periods", "paths"],
+)
+def test_labels_of_an_index_that_are_no_plain_data_arrive_as_texts_and_the_columns_as_they_are(index):
+    table = loaded(serialization.dumps(pd.DataFrame({"error": [0.25, 4.0]}, index=index), pytest.fail))
+    assert list(table["error"]) == [0.25, 4.0] and [str(one) for one in table.index] == [str(one) for one in index]
