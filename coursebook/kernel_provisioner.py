@@ -1,6 +1,6 @@
 """Starts the kernels of nbval so that no other program can take their ports: a provisioner of jupyter_client.
 
-The tests of the notebooks choose it (``conftest.py``). `coursebook.execution` sets the same options of its kernels itself.
+The tests of the notebooks choose it (``conftest.py``). `coursebook.execution` sets these options itself.
 """
 
 import shutil
