@@ -18,8 +18,8 @@ from sphinx.transforms import SphinxTransform
 from sphinxcontrib.katex import KaTeXServer, render_latex
 
 # Of a question, as `mlcourse.quiz` writes it
-IN_HTML = r'(<span class="math inline">)\\\((.*?)\\\)(</span>)'
 CLOSING = r"[.,;:!?)\]]+"
+IN_HTML = rf'([(\[]?)<span class="math inline">\\\((.*?)\\\)</span>({CLOSING})?'
 # A longer formula must be able to break on a phone
 SHORT = 30
 SECONDS_TO_START = 60
@@ -51,8 +51,13 @@ class KeepTogether(SphinxTransform):
 def _set_in_html(app, doctree, page):
     for output in doctree.findall(nodes.raw):
         if 'class="math inline"' in output.astext():
-            text = re.sub(IN_HTML, lambda one: one[1] + render_latex(html.unescape(one[2])) + one[3], output.astext())
-            output.replace_self(nodes.raw("", text, format="html"))
+            output.replace_self(nodes.raw("", re.sub(IN_HTML, _set_one, output.astext()), format="html"))
+
+
+def _set_one(found):
+    before, formula, after = found[1], html.unescape(found[2]), found[3] or ""
+    text = f'{before}<span class="math inline">{render_latex(formula)}</span>{after}'
+    return f'<span class="together">{text}</span>' if after and len(formula) <= SHORT else text
 
 
 def _start(app):
