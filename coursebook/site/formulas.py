@@ -19,6 +19,8 @@ from sphinxcontrib.katex import KaTeXServer, render_latex
 
 # Of a question, as `mlcourse.quiz` writes it
 CLOSING = r"[.,;:!?)\]]+"
+# A short word that touches a formula, such as a unit, or just the bracket or the full stop of a longer one
+OPENING, TOUCHING = r"(?<!\S)\S{1,12}$|[(\[]$", rf"\S{{1,12}}(?=\s|$)|{CLOSING}"
 IN_HTML = rf'([(\[]?)<span class="math inline">\\\((.*?)\\\)</span>({CLOSING})?'
 # A longer formula must be able to break on a phone
 SHORT = 30
@@ -26,7 +28,7 @@ SECONDS_TO_START = 60
 
 
 class KeepTogether(SphinxTransform):
-    """Keep a short formula on one line with the bracket before it and the full stop after it."""
+    """Keep a short formula on one line with what touches it: a unit, a bracket before it, the full stop after it."""
 
     default_priority = 700
 
@@ -34,18 +36,19 @@ class KeepTogether(SphinxTransform):
         """Put each such formula of the page into a box with what belongs to it."""
         for formula in list(self.document.findall(nodes.math)):
             line, place = formula.parent, formula.parent.index(formula)
+            before = line[place - 1] if place else None
             after = line[place + 1] if place + 1 < len(line) else None
-            end = re.match(CLOSING, after) if isinstance(after, nodes.Text) else None
-            if end and len(formula.astext()) <= SHORT:
-                line[place + 1] = nodes.Text(after[end.end() :])
-                before = line[place - 1] if place else None
-                opens = isinstance(before, nodes.Text) and before.endswith(("(", "["))
-                if opens:
-                    line[place - 1] = nodes.Text(before[:-1])
-                parts = [nodes.Text(before[-1])] if opens else []
-                formula.replace_self(
-                    nodes.inline("", "", *parts, formula.deepcopy(), nodes.Text(end[0]), classes=["together"])
-                )
+            start = re.search(OPENING, before) if isinstance(before, nodes.Text) else None
+            end = re.match(TOUCHING, after) if isinstance(after, nodes.Text) else None
+            if (start or end) and len(formula.astext()) <= SHORT:
+                parts = [formula.deepcopy()]
+                if start:
+                    line[place - 1] = nodes.Text(before[: start.start()])
+                    parts.insert(0, nodes.Text(start[0]))
+                if end:
+                    line[place + 1] = nodes.Text(after[end.end() :])
+                    parts.append(nodes.Text(end[0]))
+                formula.replace_self(nodes.inline("", "", *parts, classes=["together"]))
 
 
 def _set_in_html(app, doctree, page):

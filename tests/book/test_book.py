@@ -120,11 +120,14 @@ quiz.choice("sum", "{question}", ("two", total == 2, "add"), ("three", total == 
 def test_formulas_of_text_and_questions_are_set_when_the_site_is_built_and_nothing_runs_on(course, monkeypatch):
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        course.write(text="The slope ($w_1$), and\n\n$$\n\\sqrt{x}\n$$", code=ASK.format(question="Is it $z^2$?"))
+        course.write(
+            text="The slope ($w_1$), 3 mm$^2$ and\n\n$$\n\\sqrt{x}\n$$", code=ASK.format(question="Is it $z^2$?")
+        )
         page = BeautifulSoup((course.build() / "book" / "index.html").read_text(), "html.parser")
         running = subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True, check=True).stdout
-    assert {one.get_text(strip=True) for one in page.select("annotation")} == {"w_1", "\\sqrt{x}", "z^2"}
-    assert page.select_one(".together").get_text().startswith("(")
+    assert {one.get_text(strip=True) for one in page.select("annotation")} == {"w_1", "^2", "\\sqrt{x}", "z^2"}
+    bracket, unit = page.select("p .together")
+    assert bracket.get_text().startswith("(") and unit.get_text().startswith("mm")
     assert page.select_one(".quiz .katex") and folder not in running
     assert page.select_one(".quiz .together").get_text().endswith("?")
 
