@@ -139,6 +139,7 @@ def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
         return
     if not is_address:
         _check_settings(folder, target)
+        _check_git_folder(folder.resolve(), without_password(target))
     with tempfile.TemporaryDirectory() as temporary:
         clone = Path(temporary, "students")
         # On this machine, git runs the other side as the user who publishes
@@ -162,6 +163,7 @@ def _check_target(folder, target):
             raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
         return
     _check_settings(folder, name)
+    _check_git_folder(folder / ".git", name)
     if any(entry.startswith("160000 ") for entry in _git(folder, "ls-files", "--stage").splitlines()):
         raise GradingError(f"{name} holds another repository within it: name a new or empty folder")
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
@@ -193,15 +195,31 @@ def _check_settings(folder, name):
         )
 
 
+def _check_git_folder(folder, name):
+    """Refuse links where git keeps a repository: it writes through them, for instance to its logs, but to no hook."""
+    links = (
+        path for path in [folder, *folder.rglob("*")] if path.is_symlink() and folder / "hooks" not in path.parents
+    )
+    if link := next(links, None):
+        raise GradingError(f"{name} has a link at {link}, where git writes: take the link out, or name an empty folder")
+
+
 def _check_links(folder, files, target):
     """Refuse links among the files to write or delete: others may write to the folder, but nowhere else."""
-    inside = folder.resolve()
+    inside, target = folder.resolve(), without_password(target)
     for name in [*files, *(_tracked(folder, ["."]) if (folder / ".git").exists() else [])]:
         if (folder / name).resolve() != inside / name:
             raise GradingError(
-                f"{without_password(target)} has a link to {(folder / name).resolve()} in the place of {name}: "
+                f"{target} has a link to {(folder / name).resolve()} in the place of {name}: "
                 "take the link out, or name an empty folder"
             )
+    for name in files:
+        for place in [folder / name, *(folder / name).parents]:
+            if place == folder:
+                break
+            if place.exists() and not (place.is_file() if place == folder / name else place.is_dir()):
+                kind = "file" if place == folder / name else "folder"
+                raise GradingError(f"{target} has something in the place of {name} that is no {kind}: take {place} out")
 
 
 def _published_labs(folder):

@@ -434,6 +434,30 @@ def test_a_link_in_a_target_is_refused_and_leads_nowhere(course, published, tmp_
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize("bare", [False, True], ids=["folder", "bare"])
+@pytest.mark.parametrize("name", ["COMMIT_EDITMSG", "logs/HEAD", "objects/info/alternates"])
+def test_a_link_where_git_writes_is_refused(course, published, tmp_path, name, bare):
+    if bare:
+        git(tmp_path, "clone", "--quiet", "--bare", str(published), "bare.git")
+    target = tmp_path / "bare.git" if bare else published
+    link = target / name if bare else target / ".git" / name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "outside")
+    with pytest.raises(GradingError, match=f"has a link at {link}, where git writes"):
+        publish(str(target), course)
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(("name", "make"), [("LICENSE", os.mkfifo), ("LICENSE", os.mkdir), ("mlcourse", Path.touch)])
+def test_something_else_in_the_place_of_a_file_or_folder_is_refused(course, published, name, make):
+    git(published, "rm", "-r", "--quiet", name)
+    commit_as_publication(published)
+    (published / ".git/info/exclude").write_text(name)
+    make(published / name)
+    refuses(published, course, f"something in the place of {name}.* that is no (file|folder)")
+
+
 def test_a_target_with_settings_of_a_worktree_is_refused(course, published):
     git(published, "config", "extensions.worktreeConfig", "true")
     git(published, "config", "--worktree", "filter.x.clean", "touch was-run")
