@@ -16,6 +16,8 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import jinja2
 import yaml
@@ -132,7 +134,8 @@ def _secret_of_course(root):
 @contextlib.contextmanager
 def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
     """Give the folder of the students' repository and, if it is a temporary clone of a remote, how git pushes it."""
-    folder = Path(target).expanduser()
+    # A repository on this machine is looked at before git works in it, however it is named
+    folder = Path(url2pathname(urlsplit(target).path) if target.startswith("file://") else target).expanduser()
     is_address = re.match(r"[\w+.-]+://|[^/\\]{2,}:", target) and not folder.exists()
     if not is_address and not _is_bare(folder):
         yield folder, []
@@ -143,8 +146,7 @@ def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
     with tempfile.TemporaryDirectory() as temporary:
         clone = Path(temporary, "students")
         # On this machine, git runs the other side as the user who publishes
-        is_here = not is_address or target.startswith("file:")
-        get, put = ([f"--{name}={OTHER_SIDE} {name}"] if is_here else [] for name in ("upload-pack", "receive-pack"))
+        get, put = ([] if is_address else [f"--{name}={OTHER_SIDE} {name}"] for name in ("upload-pack", "receive-pack"))
         _git(Path(temporary), "clone", "--quiet", *get, target if is_address else str(folder.resolve()), str(clone))
         yield clone, ["push", "--quiet", *put, "origin", "HEAD"]
 
@@ -196,7 +198,9 @@ def _check_settings(folder, name):
 
 
 def _check_git_folder(folder, name):
-    """Refuse links where git keeps a repository: it writes through them, for instance to its logs, but to no hook."""
+    """Refuse a repository that is kept elsewhere, and links in it: git writes through them, though to no hook."""
+    if not folder.is_dir() or (folder / "commondir").exists():
+        raise GradingError(f"{name} is a repository that git keeps in another folder: name a repository of its own")
     links = (
         path for path in [folder, *folder.rglob("*")] if path.is_symlink() and folder / "hooks" not in path.parents
     )

@@ -191,14 +191,14 @@ class _Writer:
             return self._frame(value, depth)
         if isinstance(value, pd.Series):
             parts = [self._column(value.array, depth), self.write(value.index, depth + 1)]
-            return {"t": "series", "v": [*parts, self.write(value.name, depth + 1)]}
+            return {"t": "series", "v": [*parts, self._label(value.name, depth)]}
         if isinstance(value, pd.MultiIndex):
-            return {"t": "multiindex", "v": [self._key(list(part), depth) for part in (value.names, value)]}
+            return {"t": "multiindex", "v": [self._label(list(part), depth) for part in (value.names, value)]}
         if isinstance(value, pd.RangeIndex):
-            name = self.write(value.name, depth + 1)
+            name = self._label(value.name, depth)
             return {"t": "rangeindex", "v": [value.start, value.stop, value.step, name]}
         if isinstance(value, pd.Index):
-            return {"t": "index", "v": [self._labels(value.array, depth), self._key(value.name, depth)]}
+            return {"t": "index", "v": [self._labels(value.array, depth), self._label(value.name, depth)]}
         if isinstance(value, pd.api.extensions.ExtensionArray):
             return {"t": "column", "v": self._column(value, depth)}
         if kind is pd.Interval:
@@ -221,6 +221,13 @@ class _Writer:
     def _key(self, value, depth):
         with self._plain_only():
             return self.write(value, depth + 1)
+
+    def _label(self, value, depth):
+        """Write a name, or a list of names or of the tuples of an index; as texts if that is no plain data."""
+        try:
+            return self._key(value, depth)
+        except Malformed:
+            return self.write(_as_texts(value), depth + 1)
 
     def _labels(self, array, depth):
         """Write the labels of an index; those that are no plain data, such as dates, as texts: no check needs them."""
@@ -477,3 +484,7 @@ class _Reader:
         label = self.read(tree)
         hash(label)
         return label
+
+
+def _as_texts(label):
+    return type(label)(map(_as_texts, label)) if type(label) in (list, tuple) else str(label)

@@ -34,6 +34,8 @@ def parse(text, where):
         notebook = json.loads(text)
         if notebook["nbformat"] != 4:
             raise ValueError(f"its format is {notebook['nbformat']}, not 4")
+        if not isinstance(notebook["cells"], list):
+            raise ValueError("its cells are no list")
         for cell in notebook["cells"]:
             _complete(cell)
         notebook["metadata"].get("kernelspec")

@@ -104,6 +104,7 @@ def with_cell(**cell):
 
 
 UNREADABLE = {
+    "no list of cells": json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": {}}),
     "no end": "{",
     "nested": "[" * 100_000 + "]" * 100_000,
     "an identifier that is a list": with_cell(id=["x"]),

@@ -449,6 +449,22 @@ def test_a_link_where_git_writes_is_refused(course, published, tmp_path, name, b
     assert not (tmp_path / "outside").exists()
 
 
+def test_a_repository_that_git_keeps_in_another_folder_is_refused(course, published, tmp_path):
+    (published / ".git").rename(tmp_path / "elsewhere")
+    (published / ".git").write_text(f"gitdir: {tmp_path}/elsewhere")
+    refuses(published, course, "that git keeps in another folder")
+    (published / ".git").unlink()
+    shutil.copytree(tmp_path / "elsewhere", published / ".git")
+    (published / ".git/commondir").write_text(str(tmp_path / "elsewhere"))
+    refuses(published, course, "that git keeps in another folder")
+
+
+def test_a_repository_on_this_machine_is_looked_at_also_if_it_is_named_by_an_address(course, published, tmp_path):
+    git(tmp_path, "clone", "--quiet", "--bare", str(published), "bare.git")
+    git(tmp_path / "bare.git", "config", "filter.x.smudge", f"touch {tmp_path}/was-run")
+    refuses(f"file://{tmp_path}/bare.git", course, "may name a program or another file .filter.x.smudge.")
+
+
 @pytest.mark.parametrize(("name", "make"), [("LICENSE", os.mkfifo), ("LICENSE", os.mkdir), ("mlcourse", Path.touch)])
 def test_something_else_in_the_place_of_a_file_or_folder_is_refused(course, published, name, make):
     git(published, "rm", "-r", "--quiet", name)

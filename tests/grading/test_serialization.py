@@ -379,3 +379,14 @@ def test_the_arguments_of_a_test_as_a_whole_are_no_answer():
 def test_labels_of_an_index_that_are_no_plain_data_arrive_as_texts_and_the_columns_as_they_are(index):
     table = loaded(serialization.dumps(pd.DataFrame({"error": [0.25, 4.0]}, index=index), pytest.fail))
     assert list(table["error"]) == [0.25, 4.0] and [str(one) for one in table.index] == [str(one) for one in index]
+
+
+@pytest.mark.parametrize("name", [datetime.date(2004, 1, 1), pd.Period("2004-01"), Path("a"), int], ids=str)
+def test_a_name_that_is_no_plain_data_arrives_as_a_text_and_the_values_as_they_are(name):
+    of_series = loaded(serialization.dumps(pd.Series([0.25, 4.0], name=name), pytest.fail))
+    assert (list(of_series), of_series.name) == ([0.25, 4.0], str(name))
+    for index in (pd.RangeIndex(2, name=name), pd.Index([1, 2], name=name)):
+        assert loaded(serialization.dumps(index, pytest.fail)).name == str(name)
+    both = pd.MultiIndex.from_tuples([(name, 1), (name, 2)], names=["day", name])
+    both = loaded(serialization.dumps(both, pytest.fail))
+    assert (list(both.names), list(both)) == (["day", str(name)], [(str(name), "1"), (str(name), "2")])
