@@ -148,6 +148,8 @@ def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
         # On this machine, git runs the other side as the user who publishes
         get, put = ([] if is_address else [f"--{name}={OTHER_SIDE} {name}"] for name in ("upload-pack", "receive-pack"))
         _git(Path(temporary), "clone", "--quiet", *get, target if is_address else str(folder.resolve()), str(clone))
+        if _git(clone, "branch", "--remotes", "--list", f"origin/{STUDENTS_BRANCH}"):
+            _git(clone, "checkout", "--quiet", STUDENTS_BRANCH)  # the other side's HEAD may name another branch
         yield clone, ["push", "--quiet", *put, "origin", "HEAD"]
 
 

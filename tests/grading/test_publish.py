@@ -130,15 +130,16 @@ def test_a_second_publication_adds_one_commit_and_one_without_changes_adds_none(
 
 
 @pytest.mark.nightly
-def test_a_remote_gets_the_same_by_a_push(course, published, tmp_path):
+@pytest.mark.parametrize("branch", ["main", "master"])
+def test_a_remote_gets_the_same_by_a_push(course, published, tmp_path, branch):
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
-    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", remote)
+    git(tmp_path, "init", "--quiet", "--bare", f"--initial-branch={branch}", remote)
     assert publish(str(remote), course, [FIRST]) == f"Publish {FIRST}"
     change(course)
     assert publish(remote.as_uri(), course, [FIRST]) == f"Update {FIRST}"
     assert publish(str(remote), course, [FIRST]) is None
-    assert subjects(remote) == [f"Update {FIRST}", f"Publish {FIRST}"]
-    git(tmp_path, "clone", "--quiet", remote, clone)
+    git(tmp_path, "clone", "--quiet", "--branch=main", remote, clone)
+    assert subjects(clone) == [f"Update {FIRST}", f"Publish {FIRST}"]
     publish(str(published), course, [FIRST])
     assert git(clone, "rev-parse", "HEAD^{tree}") == git(published, "rev-parse", "HEAD^{tree}")
 
