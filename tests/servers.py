@@ -21,12 +21,11 @@ def served(runtime, server, log):
     """
     for _ in range(600):
         for path in runtime.glob("jpserver-*.json"):
-            url = json.loads(path.read_text())["url"].rstrip("/")
-            try:
+            # The server makes this file before it writes to it, and listens a moment later.
+            with contextlib.suppress(json.JSONDecodeError, OSError):
+                url = json.loads(path.read_text())["url"].rstrip("/")
                 urllib.request.urlopen(url).close()
                 return url
-            except OSError:
-                pass
         assert server.poll() is None, log.read_text()
         time.sleep(0.1)
     raise TimeoutError(log.read_text())
