@@ -23,6 +23,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
+from coursegrader.feedback import SET_UP, Shown
 from coursegrader.formulas import mathml
 from coursegrader.grade import gradebook_of
 from coursegrader.result_cache import answers_of
@@ -152,10 +153,7 @@ def store(lab: str, root: Path, question: Question, key: str, given: dict, confi
     if comment is not None and not (isinstance(comment, str) and len(comment) <= LONGEST_COMMENT):
         raise GradingError(f"the comment must be a text of at most {LONGEST_COMMENT:,} characters")
     with gradebook_of(config) as gradebook:
-        try:
-            student = gradebook.find_submission_notebook_by_id(key).student.id
-        except MissingEntry:
-            raise GradingError("this submission is not in the gradebook any more: load the page again") from None
+        student = _student(gradebook, key)
         if _answer(lab, root, student, question.grade_id)[1] != given.get("version"):
             raise GradingError("this answer has changed since the page was loaded: load the page again")
         grade = gradebook.find_grade(question.grade_id, lab, lab, student)
@@ -168,11 +166,52 @@ def store(lab: str, root: Path, question: Question, key: str, given: dict, confi
         return {"waiting": bool(grade.needs_manual_grade)}
 
 
+def work(lab: str, root: Path, key: str, config: Config) -> Markup:
+    """Return the code of a student, and what it gave, as HTML: some mark schemes ask whether the results are there.
+
+    Parameters
+    ----------
+    lab : str
+    root : pathlib.Path
+    key : str
+        As in `Answer`.
+    config : traitlets.config.Config
+
+    Raises
+    ------
+    GradingError
+        If the submission is not in the gradebook any more, or its notebook cannot be read.
+    """
+    with gradebook_of(config) as gradebook:
+        notebook = _notebook(lab, root, _student(gradebook, key))
+    if notebook is None:
+        raise GradingError("this notebook is missing or damaged: see what `mlcourse report` says")
+    shown = Shown(lambda place: None)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and (is_solution(cell) or not is_grade(cell))]
+    parts = [shown.part(cell) for cell in cells if not SET_UP.match(cell.source)]
+    template = Markup("<pre>{}</pre>{}")
+    return Markup("").join(template.format(part.source, Markup("").join(part.outputs)) for part in parts)
+
+
+def _student(gradebook, key):
+    try:
+        return gradebook.find_submission_notebook_by_id(key).student.id
+    except MissingEntry:
+        raise GradingError("this submission is not in the gradebook any more: load the page again") from None
+
+
+def _notebook(lab, root, student):
+    """Return a graded notebook, or None if it is missing or damaged, which `mlcourse report` says."""
+    try:
+        return nbformat.read(root / "autograded" / student / lab / f"{lab}.ipynb", as_version=4)
+    except Exception:
+        return None
+
+
 def _answer(lab, root, student, grade_id):
     """Return the cell of an answer and the hash of what is in it; None and an empty text if it cannot be read."""
-    try:
-        notebook = nbformat.read(root / "autograded" / student / lab / f"{lab}.ipynb", as_version=4)
-    except Exception:  # it may be missing or damaged, which `mlcourse report` says
+    notebook = _notebook(lab, root, student)
+    if notebook is None:
         return None, ""
     cells = {one.metadata.nbgrader.grade_id: one for one in notebook.cells if is_grade(one) and is_solution(one)}
     return cells.get(grade_id), answers_of(notebook, {}).get(grade_id, "")
@@ -222,6 +261,15 @@ class _Page(_Handler):
         self.finish(page.render(nonce=nonce, lab=self.lab, question=self.question, answers=found, token=self.secret))
 
 
+class _Work(_Handler):
+    def get(self, key):
+        try:
+            self.finish({"html": work(self.lab, self.root, key, self.config)})
+        except GradingError as error:
+            self.set_status(404)
+            self.finish({"error": f"{error}."})
+
+
 class _Mark(_Handler):
     def put(self, key):
         try:
@@ -238,11 +286,10 @@ class _Mark(_Handler):
 
 
 def application(lab: str, root: Path, question: Question, config: Config, token: str) -> Application:
-    """Return the server's application: the page at ``/?token=TOKEN``, and ``/mark/KEY`` that stores a mark."""
+    """Return the server: the page at ``/?token=TOKEN``, a student's code at ``/work/KEY``; ``/mark/KEY`` stores a mark."""
     shared = {"lab": lab, "root": root, "question": question, "config": config, "token": token}
-    return Application(
-        [(r"/", _Page, shared), (r"/mark/([0-9a-f]+)", _Mark, shared)], log_function=lambda handler: None
-    )
+    pages = [(r"/", _Page, shared), (r"/work/([0-9a-f]+)", _Work, shared), (r"/mark/([0-9a-f]+)", _Mark, shared)]
+    return Application(pages, log_function=lambda handler: None)
 
 
 def serve(

@@ -49,6 +49,7 @@ PRIVATE = ("solutions", "source", "tests", "coursebook", "coursegrader", "submit
 PRIVATE += ("gradebook.db", "secret.json")
 # Kinds of files with pictures and arrays, which are published although they cannot be searched
 NO_TEXT = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".npy", ".npz", ".nc", ".tif", ".tiff", ".parquet")
+LAB = re.compile(r"labs/([^/]+)/\1\.ipynb")
 # Lines that every program may have
 COMMON = re.compile(r"except \w+( as \w+)?:|raise NotImplementedError\(\)|(from [\w.]+ )?import [\w., ]+")
 # Every change of every file in every commit
@@ -168,8 +169,11 @@ def _check_target(folder, target):
         return
     _check_settings(folder, name)
     _check_git_folder(folder / ".git", name)
-    if any(entry.startswith("160000 ") for entry in _git(folder, "ls-files", "--stage").splitlines()):
+    modes = {entry.split()[0] for entry in _git(folder, "ls-files", "--stage").splitlines()}
+    if "160000" in modes:
         raise GradingError(f"{name} holds another repository within it: name a new or empty folder")
+    if "120000" in modes:
+        raise GradingError(f"{name} has a link among its files: name a new or empty folder")
     for path in _git(folder, *HISTORY, "--format=", "--name-only", "-z").split("\0"):
         if path.strip("\n").split("/")[0].casefold() in PRIVATE:
             commit = _git(folder, *HISTORY, "--max-count=1", "--format=%h", "--", path.strip("\n"))
@@ -235,7 +239,7 @@ def _published_labs(folder):
 def _chosen_labs(root, labs, before):
     """Return the labs to publish: those that are named or were published before, by default all."""
     tracked = _tracked(root, ["labs"])
-    known = sorted({name.split("/")[1] for name in tracked if re.fullmatch(r"labs/([^/]+)/\1\.ipynb", name)})
+    known = sorted({name.split("/")[1] for name in tracked if LAB.fullmatch(name)})
     if not known:
         raise GradingError(
             f"{root / 'labs'} has no lab that git tracks: type `mlcourse release`, and then `git add labs`"
@@ -346,7 +350,7 @@ def _begin(folder):
 def _write(folder, files):
     """Make the files of the repository those of the publication; labs that the course no longer has stay."""
     for name in _tracked(folder, ["."]):
-        if name not in files and not name.startswith("labs/"):
+        if name not in files and not LAB.fullmatch(name):
             (folder / name).unlink()
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -376,9 +380,10 @@ GIT_OPTIONS = ("-c", "core.quotepath=off", *NO_PROGRAMS)
 OTHER_SIDE = f"git {' '.join(NO_PROGRAMS)}"
 # The settings that a target may have, as git prints their names: those of a new repository or clone, and who commits
 SETTINGS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol)"
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|sharedrepository|untrackedcache|longpaths)|receive\.denynonfastforwards|color\.ui|submodule\.active"
     r"|extensions\.objectformat|init\.defaultbranch|pull\.rebase|push\.default|user\.(name|email)"
-    r"|branch\..*\.(remote|merge|rebase)|remote\..*\.(url|pushurl|fetch)"
+    r"|branch\..*\.(remote|merge|rebase|vscode-merge-base)|remote\..*\.(url|pushurl|fetch|tagopt|gh-resolved)"
 )
 
 

@@ -277,8 +277,9 @@ def _total(name, values, largest):
     values = values.to_numpy(float)
     figure = None
     if len(values) and largest > 0:
-        width = max(1, int(np.ceil(largest / 40)))
-        edges = np.arange(-width / 2, max(largest, values.max()) + width, width)
+        end = max(largest, values.max())
+        width = max(1, int(np.ceil(end / 40)))
+        edges = np.arange(-width / 2, end + width, width)
         figure = _histogram(values, edges, name, f"points of {largest:g}", "points")
     return {
         "name": name,

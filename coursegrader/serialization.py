@@ -77,6 +77,7 @@ def dumps(value: object, handle) -> bytes:
     """
     blobs = []
     text = json.dumps(_Writer(handle, blobs).write(value)).encode("utf-8", "surrogatepass")
+    _check_size(text)
     parts = [text, *blobs]
     if sum(map(len, parts)) > MAX_BYTES:
         raise Malformed(f"the answer is larger than {MAX_BYTES // 2**20} MB")
@@ -123,12 +124,16 @@ def loads(message: bytes, make) -> object:
 
 def _tree(text):
     """Parse the JSON of a message; refuse too many values before any of them is created."""
+    _check_size(text)
+    return json.loads(text.decode("utf-8", "surrogatepass"))
+
+
+def _check_size(text):
     if len(text) > MAX_TEXT:
         raise Malformed("the message is too large")
     # This also counts characters in texts, of which no answer has so many
     if sum(map(text.count, (b",", b"[", b"{"))) > 4 * MAX_ITEMS:
         raise Malformed(f"a message of more than {MAX_ITEMS} things")
-    return json.loads(text.decode("utf-8", "surrogatepass"))
 
 
 class _Writer:
@@ -137,11 +142,9 @@ class _Writer:
 
     def write(self, value, depth=0):
         """Return `value` in a form for JSON: a dict stands for everything but numbers, strings and lists."""
-        self.items += 1
+        self._count(1)
         if depth > MAX_DEPTH:
             raise Malformed("the answer holds itself, or is nested too deeply")
-        if self.items > MAX_ITEMS:
-            raise Malformed(f"the answer holds more than {MAX_ITEMS} things")
         kind = type(value)
         # Call the methods of the base types: a student's class may override them
         if value is None or kind is bool:
@@ -193,7 +196,9 @@ class _Writer:
             parts = [self._column(value.array, depth), self.write(value.index, depth + 1)]
             return {"t": "series", "v": [*parts, self._label(value.name, depth)]}
         if isinstance(value, pd.MultiIndex):
-            return {"t": "multiindex", "v": [self._label(list(part), depth) for part in (value.names, value)]}
+            levels = [self._labels(level.array, depth) for level in value.levels]
+            codes = [self._array(np.asarray(part), depth) for part in value.codes]
+            return {"t": "multiindex", "v": [levels, codes, self._label(list(value.names), depth)]}
         if isinstance(value, pd.RangeIndex):
             name = self._label(value.name, depth)
             return {"t": "rangeindex", "v": [value.start, value.stop, value.step, name]}
@@ -211,6 +216,11 @@ class _Writer:
             return self._scalar(value.to_numpy()) if getattr(value, "tz", None) is None else str(value)
         return self._handle(value)
 
+    def _count(self, items):
+        self.items += items
+        if self.items > MAX_ITEMS:
+            raise Malformed(f"the answer holds more than {MAX_ITEMS} things")
+
     def _handle(self, value):
         handle = self.handle(value)
         return {"t": "handle", "v": [handle.number, handle.kind, handle.name, handle.bases]}
@@ -223,7 +233,7 @@ class _Writer:
             return self.write(value, depth + 1)
 
     def _label(self, value, depth):
-        """Write a name, or a list of names or of the tuples of an index; as texts if that is no plain data."""
+        """Write a name, or a list of names; as texts if that is no plain data."""
         try:
             return self._key(value, depth)
         except Malformed:
@@ -269,6 +279,7 @@ class _Writer:
 
     def _column(self, array, depth):
         """Return the name of the pandas type of a column or index, or None for one of NumPy's, and the values."""
+        self._count(PANDAS)
         if isinstance(array, pd.Categorical):
             categories = self._labels(array.categories.array, depth)
             return ["category", categories, self._array(np.asarray(array.codes), depth), bool(array.ordered)]
@@ -407,12 +418,11 @@ class _Reader:
         return pd.RangeIndex(self._short(range(*map(int, numbers))), name=self._label(name))
 
     def read_multiindex(self, tree):
-        names, entries = self._many(tree)
-        if not all(isinstance(entry, tuple) and len(entry) == len(names) for entry in entries):
-            raise Malformed("an index that is not well formed")
-        self.items += PANDAS * len(names)
-        self._count_keys(entries)
-        return pd.MultiIndex.from_tuples(entries, names=names)
+        levels, codes, names = tree["v"]
+        levels = [pd.Index(self._values(level)) for level in levels]
+        for level in levels:
+            self._count_keys(list(level))
+        return pd.MultiIndex(levels, [self.read(part) for part in codes], names=self.read(names))
 
     def read_column(self, tree):
         return self._values(tree["v"])

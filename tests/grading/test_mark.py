@@ -214,6 +214,25 @@ def test_who_does_not_have_the_address_reads_and_stores_nothing(room, ask):
     assert room.marked("ada") == (3, None, False)
 
 
+def test_the_code_of_a_student_and_what_it_gave_can_be_seen_and_runs_nothing(room, ask):
+    output = nbformat.v4.new_output("execute_result", {"text/html": "<b>0.84</b><img src=x onerror=alert(1)>"})
+    ran = nbformat.v4.new_code_cell("table <= 1", outputs=[output])
+    test = nbformat.v4.new_code_cell("assert True")
+    test.metadata["nbgrader"] = {"grade_id": "mean-1", "grade": True, "solution": False, "points": 1}
+    room.put("autograded", "ada", [ran, test, cell("The mean.", "essay", True, 4)])
+    path = f"/work/{room.of('ada').key}"
+    assert ask("GET", path)[0] == 403 and ask("GET", path, X_Token="another")[0] == 403
+    status, said = ask("GET", path, X_Token=TOKEN)
+    shown = json.loads(said)["html"]
+    assert status == 200 and "<b>0.84</b>" in shown and "&lt;=" in shown and "table" in shown
+    assert not re.search("onerror|assert|ada|The mean", shown)
+    status, said = ask("GET", f"/work/{'0' * 32}", X_Token=TOKEN)
+    assert status == 404 and "not in the gradebook any more" in json.loads(said)["error"]
+    (room.root / "autograded" / "ada" / LAB / f"{LAB}.ipynb").write_text("{")
+    status, said = ask("GET", path, X_Token=TOKEN)
+    assert status == 404 and "missing or damaged" in json.loads(said)["error"]
+
+
 def test_what_cannot_be_stored_is_answered_with_the_reason(room, ask):
     one = room.of("ada")
     for given, status in [

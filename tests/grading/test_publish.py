@@ -431,7 +431,19 @@ def test_a_link_in_a_target_is_refused_and_leads_nowhere(course, published, tmp_
     commit_as_publication(published)
     if bare:
         git(tmp_path, "clone", "--quiet", "--bare", str(published), "bare.git")
-    refuses(tmp_path / "bare.git" if bare else published, course, f"has a link to {outside}.* in the place of {name}")
+    refuses(tmp_path / "bare.git" if bare else published, course, "has a link among its files")
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "mlcourse", "labs"])
+def test_a_link_that_git_ignores_is_refused_and_leads_nowhere(course, published, tmp_path, name):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    git(published, "rm", "-r", "--quiet", name)
+    commit_as_publication(published)
+    (published / ".git/info/exclude").write_text(name)
+    (published / name).symlink_to(outside / "LICENSE" if name == "LICENSE" else outside)
+    refuses(published, course, f"has a link to {outside}.* in the place of {name}")
     assert list(outside.iterdir()) == []
 
 
@@ -486,6 +498,30 @@ def test_a_target_with_a_submodule_is_refused(course, published):
     git(published, "update-index", "--add", "--cacheinfo", f"160000,{git(published, 'rev-parse', 'HEAD')},labs/other")
     with pytest.raises(GradingError, match="holds another repository within it"):
         publish(str(published), course)
+
+
+def test_a_link_that_git_keeps_as_a_file_is_refused(course, published):
+    git(published, "config", "core.symlinks", "false")
+    made = git(published, "rev-parse", "HEAD:LICENSE")
+    git(published, "update-index", "--cacheinfo", f"120000,{made},LICENSE")
+    refuses(published, course, "has a link among its files")
+
+
+def test_beside_the_labs_nothing_stays_below_their_folder(course, published):
+    for name in (".gitattributes", "random.py", f"{FIRST}/random.py"):
+        (published / "labs" / name).write_text("*.ipynb working-tree-encoding=UTF-16LE\n")
+    commit_as_publication(published)
+    publish(str(published), course)
+    assert git(published, "ls-files", "labs").split() == [f"labs/{lab}/{lab}.ipynb" for lab in (FIRST, SECOND)]
+    assert json.loads((published / "labs" / FIRST / f"{FIRST}.ipynb").read_text("utf-8"))["cells"]
+
+
+def test_settings_that_name_no_program_may_stay(course, tmp_path):
+    target = tmp_path / "shared.git"
+    git(tmp_path, "init", "--quiet", "--bare", "--shared", target)
+    for name in ("branch.main.vscode-merge-base", "remote.origin.gh-resolved", "submodule.active", "color.ui"):
+        git(target, "config", name, "always" if name == "color.ui" else "base")
+    assert publish(str(target), course, [FIRST]) == f"Publish {FIRST}"
 
 
 @pytest.mark.parametrize("password", ["secret", "sec@ret", "sec/ret"])

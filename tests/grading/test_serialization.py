@@ -389,4 +389,25 @@ def test_a_name_that_is_no_plain_data_arrives_as_a_text_and_the_values_as_they_a
         assert loaded(serialization.dumps(index, pytest.fail)).name == str(name)
     both = pd.MultiIndex.from_tuples([(name, 1), (name, 2)], names=["day", name])
     both = loaded(serialization.dumps(both, pytest.fail))
-    assert (list(both.names), list(both)) == (["day", str(name)], [(str(name), "1"), (str(name), "2")])
+    assert (list(both.names), list(both)) == (["day", str(name)], [(str(name), 1), (str(name), 2)])
+
+
+def test_an_index_of_several_columns_may_have_many_equal_entries():
+    index = pd.MultiIndex.from_arrays([np.repeat(["west", None], 750), np.arange(1500) % 5], names=["coast", "block"])
+    table = pd.DataFrame({"error": np.arange(1500.0)}, index=index)
+    assert loaded(serialization.dumps(table, pytest.fail)).equals(table)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pd.DataFrame(np.zeros((1, 41_000))),
+        [np.float64(1)] * 900_000,
+        [pd.Series([1.0])] * 45_000,
+        pd.Series(range(3), name="a" * 33 * 2**20),
+    ],
+    ids=["columns", "scalars", "series", "text"],
+)
+def test_what_the_reader_would_refuse_is_not_sent_so_that_its_own_check_alone_is_lost(value):
+    with pytest.raises(Malformed):
+        serialization.dumps(value, pytest.fail)

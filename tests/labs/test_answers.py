@@ -24,6 +24,9 @@ NAMED = "the grader gives an error the name of the class that is known outside"
 COUNTERFEIT = "in a notebook a class is seen that merely has the name of another; the grader sees that it takes less"
 PLACED = "the message names the module of a class of the check, which is another in the grader"
 REMEMBERED = "the answer remembers what the cells of a notebook fitted, of which the grader runs only those it needs"
+EMPTIED = "the answer takes values out of the check's list; the grader hands over a copy"
+WRITTEN = "NumPy shows a text as its own or as Python's, whichever array it comes from"
+ADDRESS = "the hash of a function comes from its address in memory"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
     ("lab-01", "fit-line", "an error with the name of the right outcome"): NAMED,
@@ -33,6 +36,9 @@ EXPLAINED = {
     ("lab-02", "mse-gradient", "NaN for more than three instances, which become NaN, too"): POISONED,
     ("lab-03", "fit-ridge", "NaN for more than four instances, which become NaN, too"): POISONED,
     ("lab-04", "cross-entropy", "NaN for more than two instances, which become NaN, too"): POISONED,
+    ("lab-05", "class-statistics", "labels turned into whole numbers"): WRITTEN,
+    ("lab-05", "compare", "a number for each classifier, whatever it predicts"): ADDRESS,
+    ("lab-09", "components-for", "the ratios are taken out of the list"): EMPTIED,
     ("lab-02", "fit-least-squares", "the inverse of the Gram matrix"): ROUNDING,
     ("lab-02", "fit-least-squares", "the intercept is the mean of y"): ROUNDING,
     ("lab-02", "split-errors", "clones of one model"): PLACED,
