@@ -286,7 +286,7 @@ class _Mark(_Handler):
 
 
 def application(lab: str, root: Path, question: Question, config: Config, token: str) -> Application:
-    """Return the server: the page at ``/?token=TOKEN``, a student's code at ``/work/KEY``; ``/mark/KEY`` stores marks."""
+    """Return the server: the page at ``/?token=TOKEN``, a student's code at ``/work/KEY``; ``/mark/KEY`` stores."""
     shared = {"lab": lab, "root": root, "question": question, "config": config, "token": token}
     pages = [(r"/", _Page, shared), (r"/work/([0-9a-f]+)", _Work, shared), (r"/mark/([0-9a-f]+)", _Mark, shared)]
     return Application(pages, log_function=lambda handler: None)
