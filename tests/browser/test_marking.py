@@ -32,6 +32,9 @@ def room(tmp_path):
         path = tmp_path / step / who / LAB / f"{LAB}.ipynb"
         path.parent.mkdir(parents=True)
         cells = [new("# Lab\n\n## In words\n\nWhy?"), new(SCHEME), new(text, metadata={"nbgrader": grader})]
+        table = "<table><tr><td>0.84</td></tr></table><img src=x onerror=alert(1)><script>alert(1)</script>"
+        output = nbformat.v4.new_output("execute_result", {"text/html": table})
+        cells.append(nbformat.v4.new_code_cell("table.round(2) " + "# wide " * 40, outputs=[output]))
         nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
     put("source", ".", "Your answer")
@@ -133,6 +136,15 @@ def test_what_was_typed_while_the_server_was_away_can_be_stored_later(room, page
     page.keyboard.press("Enter")
     page.get_by_text("2 of 3 wait.").wait_for()
     assert marks(room)[0] == (2, None, False)
+
+
+def test_what_the_students_code_gave_unfolds_below_an_answer_and_fits(page):
+    answer = page.locator("article").first
+    assert answer.locator("td").count() == 0
+    answer.locator(".work summary").click()
+    answer.locator(".work td").wait_for()
+    assert answer.locator(".work td").inner_text() == "0.84" and "table.round" in answer.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and page.raised == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
