@@ -189,7 +189,7 @@ def work(lab: str, root: Path, key: str, config: Config) -> Markup:
     shown = Shown(lambda place: None)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and (is_solution(cell) or not is_grade(cell))]
     parts = [shown.part(cell) for cell in cells if not SET_UP.match(cell.source)]
-    template = Markup("<pre>{}</pre>{}")
+    template = Markup("<div>{}</div>{}")
     return Markup("").join(template.format(part.source, Markup("").join(part.outputs)) for part in parts)
 
 
