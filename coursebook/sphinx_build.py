@@ -34,7 +34,9 @@ def table_of_times(runs: dict[str, dict]) -> str:
     """
     rows = ["| chapter | seconds | of these, CPU time |", "|---|---:|---:|"]
     for name, run in sorted(runs.items(), key=lambda item: -item[1]["seconds"]):
-        rows.append(f"| [](/{name}.md) | {run['seconds']:.1f} | {run['cpu']:.1f} |")
+        chapter, _, page = name.removeprefix("book/").partition("/")
+        link = f"[](/book/{chapter}/index.md): [](/{name}.md)" if page not in ("", "index") else f"[](/{name}.md)"
+        rows.append(f"| {link} | {run['seconds']:.1f} | {run['cpu']:.1f} |")
     seconds, cpu = (sum(run[key] for run in runs.values()) for key in ("seconds", "cpu"))
     rows.append(f"| **all** | **{seconds:.1f}** | **{cpu:.1f}** |")
     shortest = f"The CPU time of all cells, divided by the {cores()} cores, is {cpu / cores():.0f} seconds"

@@ -26,6 +26,7 @@ from coursegrader import GradingError, sanitizer
 from coursegrader.feedback import SET_UP, Shown
 from coursegrader.formulas import mathml
 from coursegrader.grade import gradebook_of
+from coursegrader.preprocessors import ShowWithinLimits
 from coursegrader.result_cache import answers_of
 from coursegrader.scores import read_scores, sections
 from coursegrader.submissions import instructor_notebook
@@ -186,6 +187,7 @@ def work(lab: str, root: Path, key: str, config: Config) -> Markup:
         notebook = _notebook(lab, root, _student(gradebook, key))
     if notebook is None:
         raise GradingError("this notebook is missing or damaged: see what `mlcourse report` says")
+    notebook, _ = ShowWithinLimits().preprocess(notebook, {})
     shown = Shown(lambda place: None)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and (is_solution(cell) or not is_grade(cell))]
     parts = [shown.part(cell) for cell in cells if not SET_UP.match(cell.source)]
@@ -262,9 +264,10 @@ class _Page(_Handler):
 
 
 class _Work(_Handler):
-    def get(self, key):
+    async def get(self, key):
         try:
-            self.finish({"html": work(self.lab, self.root, key, self.config)})
+            # Marks are stored meanwhile
+            self.finish({"html": await asyncio.to_thread(work, self.lab, self.root, key, self.config)})
         except GradingError as error:
             self.set_status(404)
             self.finish({"error": f"{error}."})

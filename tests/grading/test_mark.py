@@ -9,6 +9,7 @@ import re
 import socket
 import stat
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
@@ -19,7 +20,7 @@ from traitlets.config import Config
 
 from classroom import Classroom
 from coursegrader import GradingError
-from coursegrader.mark import answers, application, question, serve, store
+from coursegrader.mark import answers, application, question, serve, store, work
 
 LAB, TOKEN = "lab-01", "a-token"
 SCHEME = "### BEGIN MARK SCHEME\n2 points for $\\sigma^2$\n### END MARK SCHEME"
@@ -231,6 +232,17 @@ def test_the_code_of_a_student_and_what_it_gave_can_be_seen_and_runs_nothing(roo
     (room.root / "autograded" / "ada" / LAB / f"{LAB}.ipynb").write_text("{")
     status, said = ask("GET", path, X_Token=TOKEN)
     assert status == 404 and "missing or damaged" in json.loads(said)["error"]
+
+
+@pytest.mark.parametrize("text", ["x y z " * 2_000_000, "\x1b[31ma" * 300_000], ids=["long", "coloured"])
+def test_large_outputs_of_a_student_are_cut_before_they_are_shown(room, text):
+    printed = nbformat.v4.new_output("stream", text=text)
+    page = nbformat.v4.new_output("display_data", {"text/html": "<b>" * 2_000_000})
+    room.put("autograded", "ada", [nbformat.v4.new_code_cell("1", outputs=[printed, page])])
+    key = room.gradebook.find_submission_notebook(LAB, LAB, "ada").id
+    began = time.process_time()
+    assert len(work(LAB, room.root, key, room.config)) < 1_000_000
+    assert time.process_time() - began < 10
 
 
 def test_what_cannot_be_stored_is_answered_with_the_reason(room, ask):
