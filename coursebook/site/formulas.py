@@ -49,6 +49,11 @@ class KeepTogether(SphinxTransform):
                     line[place + 1] = nodes.Text(after[end.end() :])
                     parts.append(nodes.Text(end[0]))
                 formula.replace_self(nodes.inline("", "", *parts, classes=["together"]))
+            elif isinstance(after, nodes.Text) and (closing := re.match(CLOSING, after)):
+                # It may break, but not before what closes it
+                whole = rf"{formula.astext()}\text{{{closing[0]}}}"
+                line[place + 1] = nodes.Text(after[closing.end() :])
+                formula.replace_self(nodes.math(whole, whole, **formula.attributes))
 
 
 def _set_in_html(app, doctree, page):
