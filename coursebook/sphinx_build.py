@@ -35,7 +35,9 @@ def table_of_times(runs: dict[str, dict]) -> str:
     rows = ["| chapter | seconds | of these, CPU time |", "|---|---:|---:|"]
     for name, run in sorted(runs.items(), key=lambda item: -item[1]["seconds"]):
         chapter, _, page = name.removeprefix("book/").partition("/")
-        link = f"[](/book/{chapter}/index.md): [](/{name}.md)" if page not in ("", "index") else f"[](/{name}.md)"
+        link = f"[](/{name}.md)"
+        if page and page != "index" and f"book/{chapter}/index" in runs:
+            link = f"[](/book/{chapter}/index.md): {link}"
         rows.append(f"| {link} | {run['seconds']:.1f} | {run['cpu']:.1f} |")
     seconds, cpu = (sum(run[key] for run in runs.values()) for key in ("seconds", "cpu"))
     rows.append(f"| **all** | **{seconds:.1f}** | **{cpu:.1f}** |")
