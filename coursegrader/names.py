@@ -5,6 +5,7 @@ import builtins
 import functools
 import re
 import symtable
+import warnings
 from dataclasses import dataclass, field
 
 MAX_CHARACTERS = 10_000  # of a cell that is read
@@ -90,7 +91,9 @@ def parsed(source: str) -> ast.Module | None:
     if len(source) > MAX_CHARACTERS or LONG_CHAIN.search(source):
         return None
     try:
-        return ast.parse(source)
+        with warnings.catch_warnings():  # a SyntaxWarning would not say whose code it is about
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
     except (RecursionError, MemoryError):
         return None
 

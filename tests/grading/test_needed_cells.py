@@ -310,3 +310,7 @@ def test_outputs_that_are_not_well_formed_are_left_out(handed_in, outputs):
     text.cells[0].outputs = outputs
     path.write_text(json.dumps(text))
     assert read_submission(path, lab).notebook.cells[0].outputs == []
+
+
+def test_a_doubtful_line_of_a_student_gives_no_warning_without_a_name(recwarn):
+    assert "pattern" in names_of('pattern = "\\d"\nfound = pattern is "x"').defines and not recwarn.list
