@@ -1,6 +1,7 @@
 """Mark one written answer of a whole class on one page, which a server on this machine shows to its reader alone.
 
-Points and comments go into nbgrader's gradebook at once, as from the formgrader. Students have no names there either.
+Points and comments go into nbgrader's gradebook at once, as from the formgrader. Students have no names there either,
+unless what their code printed holds one.
 """
 
 import asyncio
@@ -151,7 +152,8 @@ def store(lab: str, root: Path, question: Question, key: str, given: dict, confi
     number = isinstance(points, int | float) and not isinstance(points, bool)
     if points is not None and not (number and 0 <= points <= question.points):
         raise GradingError(f"the points must be a number from 0 to {question.points:g}")
-    if comment is not None and not (isinstance(comment, str) and len(comment) <= LONGEST_COMMENT):
+    is_text = isinstance(comment, str) and not re.search(r"[\ud800-\udfff]", comment)
+    if comment is not None and not (is_text and len(comment) <= LONGEST_COMMENT):
         raise GradingError(f"the comment must be a text of at most {LONGEST_COMMENT:,} characters")
     with gradebook_of(config) as gradebook:
         student = _student(gradebook, key)

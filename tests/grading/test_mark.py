@@ -136,7 +136,7 @@ def test_points_that_cannot_be_gained_are_refused(room, points):
     assert room.marked("ada") == (0, None, True)
 
 
-@pytest.mark.parametrize("comment", [3, ["x"], "x" * 20_001])
+@pytest.mark.parametrize("comment", [3, ["x"], "x" * 20_001, "half of \ud83d"])
 def test_a_comment_that_is_no_text_is_refused(room, comment):
     with pytest.raises(GradingError, match="a text of at most 20,000 characters"):
         room.store("ada", points=3, comment=comment)
