@@ -16,7 +16,6 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import jinja2
@@ -136,7 +135,8 @@ def _secret_of_course(root):
 def _repository(target: str) -> Iterator[tuple[Path, list[str]]]:
     """Give the folder of the students' repository and, if it is a temporary clone of a remote, how git pushes it."""
     # A repository on this machine is looked at before git works in it, however it is named
-    folder = Path(url2pathname(urlsplit(target).path) if target.startswith("file://") else target).expanduser()
+    path = url2pathname(target.removeprefix("file://")) if target.startswith("file://") else target
+    folder = Path(path).expanduser()
     is_address = re.match(r"[\w+.-]+://|[^/\\]{2,}:", target) and not folder.exists()
     if not is_address and not _is_bare(folder):
         yield folder, []

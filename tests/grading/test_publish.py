@@ -472,10 +472,11 @@ def test_a_repository_that_git_keeps_in_another_folder_is_refused(course, publis
     refuses(published, course, "that git keeps in another folder")
 
 
-def test_a_repository_on_this_machine_is_looked_at_also_if_it_is_named_by_an_address(course, published, tmp_path):
-    git(tmp_path, "clone", "--quiet", "--bare", str(published), "bare.git")
-    git(tmp_path / "bare.git", "config", "filter.x.smudge", f"touch {tmp_path}/was-run")
-    refuses(f"file://{tmp_path}/bare.git", course, "may name a program or another file .filter.x.smudge.")
+@pytest.mark.parametrize("name", ["bare.git", "bare#1", "bare?1", "b are"])
+def test_a_repository_on_this_machine_is_looked_at_also_if_it_is_named_by_an_address(course, published, tmp_path, name):
+    git(tmp_path, "clone", "--quiet", "--bare", str(published), name)
+    git(tmp_path / name, "config", "filter.x.smudge", f"touch {tmp_path}/was-run")
+    refuses(f"file://{tmp_path}/{name}", course, "may name a program or another file .filter.x.smudge.")
 
 
 @pytest.mark.parametrize(("name", "make"), [("LICENSE", os.mkfifo), ("LICENSE", os.mkdir), ("mlcourse", Path.touch)])
