@@ -35,6 +35,7 @@ from coursegrader.submissions import instructor_notebook
 TEMPLATE = Path(__file__).with_name("mark.html.jinja")
 SCHEME = re.compile(r"### BEGIN MARK SCHEME\n(.*?)### END MARK SCHEME", re.DOTALL)
 LONGEST_COMMENT = 20_000
+TYPED = "What stands below “As handed in” was not computed here: anybody can type it."
 ADDRESS = "127.0.0.1"
 SOCKET = "mark.sock"
 
@@ -187,6 +188,8 @@ def work(lab: str, root: Path, key: str, config: Config) -> Markup:
     """
     with gradebook_of(config) as gradebook:
         notebook = _notebook(lab, root, _student(gradebook, key))
+        submission = gradebook.find_submission_notebook_by_id(key)
+        points = f"{submission.code_score:g} of {submission.max_code_score:g}"
     if notebook is None:
         raise GradingError("this notebook is missing or damaged: see what `mlcourse report` says")
     notebook, _ = ShowWithinLimits().preprocess(notebook, {})
@@ -194,7 +197,8 @@ def work(lab: str, root: Path, key: str, config: Config) -> Markup:
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and (is_solution(cell) or not is_grade(cell))]
     parts = [shown.part(cell) for cell in cells if not SET_UP.match(cell.source)]
     template = Markup("<div>{}</div>{}")
-    return Markup("").join(template.format(part.source, Markup("").join(part.outputs)) for part in parts)
+    code = Markup("").join(template.format(part.source, Markup("").join(part.outputs)) for part in parts)
+    return Markup("<p>The checks gave {} points. {}</p>{}").format(points, TYPED, code)
 
 
 def _student(gradebook, key):

@@ -225,6 +225,7 @@ def test_the_code_of_a_student_and_what_it_gave_can_be_seen_and_runs_nothing(roo
     assert ask("GET", path)[0] == 403 and ask("GET", path, X_Token="another")[0] == 403
     status, said = ask("GET", path, X_Token=TOKEN)
     shown = json.loads(said)["html"]
+    assert "The checks gave 1 of 1 points." in shown
     assert status == 200 and "<b>0.84</b>" in shown and "&lt;=" in shown and "table" in shown
     assert not re.search("onerror|assert|ada|The mean", shown)
     status, said = ask("GET", f"/work/{'0' * 32}", X_Token=TOKEN)
