@@ -157,7 +157,7 @@ def store(lab: str, root: Path, question: Question, key: str, given: dict, confi
     if comment is not None and not (is_text and len(comment) <= LONGEST_COMMENT):
         raise GradingError(f"the comment must be a text of at most {LONGEST_COMMENT:,} characters")
     with gradebook_of(config) as gradebook:
-        student = _student(gradebook, key)
+        student = _submission(gradebook, key).student.id
         if _answer(lab, root, student, question.grade_id)[1] != given.get("version"):
             raise GradingError("this answer has changed since the page was loaded: load the page again")
         grade = gradebook.find_grade(question.grade_id, lab, lab, student)
@@ -170,7 +170,7 @@ def store(lab: str, root: Path, question: Question, key: str, given: dict, confi
         return {"waiting": bool(grade.needs_manual_grade)}
 
 
-def work(lab: str, root: Path, key: str, config: Config) -> Markup:
+def code_of(lab: str, root: Path, key: str, config: Config) -> Markup:
     """Return the code of a student, and what it gave, as HTML: some mark schemes ask whether the results are there.
 
     Parameters
@@ -187,8 +187,8 @@ def work(lab: str, root: Path, key: str, config: Config) -> Markup:
         If the submission is not in the gradebook any more, or its notebook cannot be read.
     """
     with gradebook_of(config) as gradebook:
-        notebook = _notebook(lab, root, _student(gradebook, key))
-        submission = gradebook.find_submission_notebook_by_id(key)
+        submission = _submission(gradebook, key)
+        notebook = _notebook(lab, root, submission.student.id)
         points = f"{submission.code_score:g} of {submission.max_code_score:g}"
     if notebook is None:
         raise GradingError("this notebook is missing or damaged: see what `mlcourse report` says")
@@ -201,9 +201,9 @@ def work(lab: str, root: Path, key: str, config: Config) -> Markup:
     return Markup("<p>The checks gave {} points. {}</p>{}").format(points, TYPED, code)
 
 
-def _student(gradebook, key):
+def _submission(gradebook, key):
     try:
-        return gradebook.find_submission_notebook_by_id(key).student.id
+        return gradebook.find_submission_notebook_by_id(key)
     except MissingEntry:
         raise GradingError("this submission is not in the gradebook any more: load the page again") from None
 
@@ -269,11 +269,11 @@ class _Page(_Handler):
         self.finish(page.render(nonce=nonce, lab=self.lab, question=self.question, answers=found, token=self.secret))
 
 
-class _Work(_Handler):
+class _Code(_Handler):
     async def get(self, key):
         try:
             # Marks are stored meanwhile
-            self.finish({"html": await asyncio.to_thread(work, self.lab, self.root, key, self.config)})
+            self.finish({"html": await asyncio.to_thread(code_of, self.lab, self.root, key, self.config)})
         except GradingError as error:
             self.set_status(404)
             self.finish({"error": f"{error}."})
@@ -295,9 +295,12 @@ class _Mark(_Handler):
 
 
 def application(lab: str, root: Path, question: Question, config: Config, token: str) -> Application:
-    """Return the server: the page at ``/?token=TOKEN``, a student's code at ``/work/KEY``; ``/mark/KEY`` stores."""
+    """Return the server's application.
+
+    The page is at ``/?token=TOKEN``, and a student's code at ``/code/KEY``; ``/mark/KEY`` stores a mark.
+    """
     shared = {"lab": lab, "root": root, "question": question, "config": config, "token": token}
-    pages = [(r"/", _Page, shared), (r"/work/([0-9a-f]+)", _Work, shared), (r"/mark/([0-9a-f]+)", _Mark, shared)]
+    pages = [(r"/", _Page, shared), (r"/code/([0-9a-f]+)", _Code, shared), (r"/mark/([0-9a-f]+)", _Mark, shared)]
     return Application(pages, log_function=lambda handler: None)
 
 

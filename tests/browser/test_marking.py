@@ -141,9 +141,9 @@ def test_what_was_typed_while_the_server_was_away_can_be_stored_later(room, page
 def test_what_the_students_code_gave_unfolds_below_an_answer_and_fits(page):
     answer = page.locator("article").first
     assert answer.locator("td").count() == 0
-    answer.locator(".work summary").click()
-    answer.locator(".work td").wait_for()
-    assert answer.locator(".work td").inner_text() == "0.84" and "table.round" in answer.inner_text()
+    answer.locator(".code summary").click()
+    answer.locator(".code td").wait_for()
+    assert answer.locator(".code td").inner_text() == "0.84" and "table.round" in answer.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and page.raised == []
 
 

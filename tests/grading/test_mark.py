@@ -20,7 +20,7 @@ from traitlets.config import Config
 
 from classroom import Classroom
 from coursegrader import GradingError
-from coursegrader.mark import answers, application, question, serve, store, work
+from coursegrader.mark import answers, application, code_of, question, serve, store
 
 LAB, TOKEN = "lab-01", "a-token"
 SCHEME = "### BEGIN MARK SCHEME\n2 points for $\\sigma^2$\n### END MARK SCHEME"
@@ -221,14 +221,14 @@ def test_the_code_of_a_student_and_what_it_gave_can_be_seen_and_runs_nothing(roo
     test = nbformat.v4.new_code_cell("assert True")
     test.metadata["nbgrader"] = {"grade_id": "mean-1", "grade": True, "solution": False, "points": 1}
     room.put("autograded", "ada", [ran, test, cell("The mean.", "essay", True, 4)])
-    path = f"/work/{room.of('ada').key}"
+    path = f"/code/{room.of('ada').key}"
     assert ask("GET", path)[0] == 403 and ask("GET", path, X_Token="another")[0] == 403
     status, said = ask("GET", path, X_Token=TOKEN)
     shown = json.loads(said)["html"]
     assert "The checks gave 1 of 1 points." in shown
     assert status == 200 and "<b>0.84</b>" in shown and "&lt;=" in shown and "table" in shown
     assert not re.search("onerror|assert|ada|The mean", shown)
-    status, said = ask("GET", f"/work/{'0' * 32}", X_Token=TOKEN)
+    status, said = ask("GET", f"/code/{'0' * 32}", X_Token=TOKEN)
     assert status == 404 and "not in the gradebook any more" in json.loads(said)["error"]
     (room.root / "autograded" / "ada" / LAB / f"{LAB}.ipynb").write_text("{")
     status, said = ask("GET", path, X_Token=TOKEN)
@@ -242,7 +242,7 @@ def test_large_outputs_of_a_student_are_cut_before_they_are_shown(room, text):
     room.put("autograded", "ada", [nbformat.v4.new_code_cell("1", outputs=[printed, page])])
     key = room.gradebook.find_submission_notebook(LAB, LAB, "ada").id
     began = time.process_time()
-    assert len(work(LAB, room.root, key, room.config)) < 1_000_000
+    assert len(code_of(LAB, room.root, key, room.config)) < 1_000_000
     assert time.process_time() - began < 10
 
 
