@@ -10,14 +10,14 @@ def cell(value: str | float | None) -> str | float:
     if isinstance(value, str):
         # Many spreadsheets end a cell at a semicolon, and read what follows a quotation mark as its text
         value = re.sub(r"""([;\t|\r\n][\s"']*)(?=[=+@＝＋－＠-])""", r"\1'", value)
-        return f"'{value}" if value.startswith(FORMULA) else value
+        return f"'{value}" if value.lstrip("'").startswith(FORMULA) else value
     return "" if value is None else number(value)
 
 
 def uncelled(text: str) -> str:
     """Return a text as it was before `cell`."""
     text = re.sub(r"""([;\t|\r\n][\s"']*)'(?=[=+@＝＋－＠-])""", r"\1", text)
-    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA) else text
+    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(FORMULA) else text
 
 
 def for_moodle(text: str) -> str:

@@ -256,6 +256,12 @@ def test_no_text_in_roster_csv_is_a_formula_and_all_are_read_as_they_were(room, 
     assert (room.root / "roster.csv").read_bytes() == before
 
 
+@pytest.mark.parametrize("group", ["'=1", "''=1", "'x", "=1", "'';'=1", "x; ''-1"])
+def test_a_text_that_looks_escaped_is_read_as_it_was(room, enrol, group):
+    enrol(f'First name,Last name,ID number,Groups\nAda,Lovelace,1,"{group}"\n')
+    assert people(room)["1"].group == group
+
+
 def test_a_first_line_without_end_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(GradingError, match="is not a CSV .*: export the list of participants again"):
         read_people(written(tmp_path / "people.csv", "x" * 140_000 + ",First name\n1,2\n"))
