@@ -53,6 +53,7 @@ __all__ = [
 NOT_WRITTEN = (
     "replace the line `raise NotImplementedError()` in the cell of this exercise with your answer and run that cell"
 )
+WRITTEN_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the attributes of other classes cannot be replaced
 SHOWN = 6  # numbers of an array that a message shows
 _elsewhere = None
 _secret: tuple[int, ...] = ()
@@ -378,7 +379,7 @@ def without(borrowed: type | Callable | tuple, message: str) -> Iterator[None]:
     ------
     None
         Inside the block, creating an instance, calling a method of the class, or calling the function under any name
-        raises `CheckFailed` with the message.
+        raises `CheckFailed` with the message. A class that is not written in Python is refused where a module names it.
 
     Raises
     ------
@@ -394,6 +395,13 @@ def without(borrowed: type | Callable | tuple, message: str) -> Iterator[None]:
         for one in borrowed:
             if _elsewhere is not None:
                 patches.enter_context(_elsewhere.without(one, message))
+            elif isinstance(one, type) and not one.__flags__ & WRITTEN_IN_PYTHON:
+                meta = type("Refusing", (type,), {"__call__": refuse, "__getattr__": refuse})
+                stand_in = meta(one.__name__, (), {})
+                for module in list(sys.modules.values()):
+                    for name in [name for name, value in getattr(module, "__dict__", {}).items() if value is one]:
+                        patches.callback(setattr, module, name, one)
+                        setattr(module, name, stand_in)
             elif isinstance(one, type):
                 methods = [
                     name for name in dir(one) if not name.startswith("__") and callable(getattr(one, name, None))

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import importlib
 import linecache
 import os
 import sys
@@ -12,9 +13,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics
 from scipy.spatial.distance import cdist
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.inspection import permutation_importance
+from sklearn.metrics import DistanceMetric
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -406,6 +409,22 @@ def test_a_function_of_a_library_is_refused_by_whatever_name_it_is_called(functi
         borrowed[0](1, 2, 3)
     with pytest.raises(Exception, match="^(?!write it yourself)"):
         borrowed[0]("no", "data", "no")
+
+
+@pytest.mark.parametrize(
+    "borrow",
+    [
+        lambda: DistanceMetric.get_metric("euclidean").pairwise([[0.0]], [[1.0]]),
+        lambda: sklearn.metrics.DistanceMetric.get_metric("cityblock"),
+        lambda: importlib.import_module("sklearn.metrics").DistanceMetric.get_metric("hamming"),
+    ],
+)
+def test_a_compiled_class_is_refused_where_a_module_names_it(borrow):
+    kept = DistanceMetric
+    with checks.without(kept, HINT):
+        assert message(borrow) == HINT
+    assert DistanceMetric is kept and sklearn.metrics.DistanceMetric is kept
+    assert DistanceMetric.get_metric("euclidean").pairwise([[0.0]], [[1.0]]) == 1
 
 
 def test_several_things_can_be_refused_at_once():
