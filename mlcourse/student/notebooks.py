@@ -12,6 +12,7 @@ import re
 from mlcourse.student import StudentError
 
 LAB_NAME = r"lab-\d\d-[a-z0-9-]+"
+DEEPEST = 100  # levels of a notebook
 HAND_IN = "HAND-IN-"  # before the name of a lab in the name of the file to hand in
 
 
@@ -39,9 +40,10 @@ def parse(text, where):
         for cell in notebook["cells"]:
             _complete(cell)
         notebook["metadata"].get("kernelspec")
+        _refuse_depth(notebook)
     except RecursionError:
         raise StudentError(f"{where} is not a notebook that can be read (it is nested too deeply)") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise StudentError(f"{where} is not a notebook that can be read ({reason})") from None
     return notebook
@@ -66,6 +68,19 @@ def _complete(cell):
             if not isinstance(output.get("output_type"), str):
                 raise ValueError("an output of a cell has no type")
             "".join(output.get("text", ""))
+
+
+def _refuse_depth(notebook):
+    """Raise RecursionError, as nbformat would, for what is nested too deeply; no notebook of Jupyter comes near."""
+    level = [notebook]
+    for _ in range(DEEPEST):
+        level = [child for one in level if isinstance(one, dict | list) for child in _children(one)]
+    if level:
+        raise RecursionError
+
+
+def _children(thing):
+    return thing.values() if isinstance(thing, dict) else thing
 
 
 def read(path):
@@ -129,8 +144,9 @@ def checksum(cell, source=None):
 
 def has_passed(cell):
     """Whether a test cell passed when it was run last, as its output says."""
-    kinds = {output.get("output_type") for output in cell["outputs"]}
-    said = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+    outputs = cell.get("outputs", [])  # a cell that was turned into text has none
+    kinds = {output.get("output_type") for output in outputs}
+    said = "".join("".join(output.get("text", "")) for output in outputs)
     return "error" not in kinds and said.rstrip().endswith(": passed")
 
 

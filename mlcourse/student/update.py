@@ -9,10 +9,12 @@ import contextlib
 import difflib
 import os
 import re
+import struct
 import subprocess
 import time
 import uuid
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -42,6 +44,9 @@ Copy what your answer lacks, run its checks, and delete this cell."""
 # What git sets for its hooks; `git rev-parse --local-env-vars` lists more, with which people configure git
 GIT_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX"}
 GIT_REPOSITORY |= {"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"}
+
+# What `zipfile` raises for archives that are damaged, encrypted or packed in a way that it does not know
+BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OSError)
 
 
 @dataclass
@@ -129,7 +134,7 @@ def find_labs(source):
             return _choose(files, source)
     except FileNotFoundError:
         raise StudentError(f"there is no file or folder {source}: name the one with the new labs") from None
-    except (zipfile.BadZipFile, OSError) as error:
+    except BROKEN_ZIP as error:
         raise StudentError(f"{source} is not a zip archive that can be read ({error}): download it again") from None
 
 
@@ -442,6 +447,7 @@ def _git(root, *arguments):
             capture_output=True,
             text=True,
             encoding="utf-8",
+            errors="surrogateescape",  # names of files on Linux may be in any encoding
             check=False,
             stdin=subprocess.DEVNULL,
             env={**git_environment(), "GIT_TERMINAL_PROMPT": "0"},

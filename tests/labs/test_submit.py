@@ -12,6 +12,7 @@ from coursegrader import labs
 from coursegrader.labs import grade_id, grader, read_lab
 from mlcourse.cli import main
 from mlcourse.student import submit
+from mlcourse.student.notebooks import has_passed
 from mlcourse.student.submit import judge
 from paths import LABS, ROOT
 
@@ -193,6 +194,16 @@ def test_a_check_that_was_changed_does_not_count_as_passed(passing):
     cell_of(passing, "fit-line-2").source = "print('fit_line: passed')"
     _, second = judge(passing.cells)
     assert (second.passed, second.checks, second.passed_points) == (2, 3, 2)
+    assert second.problems == ["The check fit-line-2 was changed: the check that was given decides."]
+
+
+def test_a_check_that_was_turned_into_text_does_not_count_as_passed(passing):
+    check = cell_of(passing, "fit-line-2")
+    check.cell_type = "markdown"
+    del check["outputs"], check["execution_count"]
+    assert not has_passed(check)
+    _, second = judge(passing.cells)
+    assert (second.passed, second.checks) == (2, 3)
     assert second.problems == ["The check fit-line-2 was changed: the check that was given decides."]
 
 

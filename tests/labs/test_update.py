@@ -2,9 +2,11 @@
 
 import copy
 import json
+import os
 import random
 import shutil
 import subprocess
+import sys
 import zipfile
 
 import nbformat
@@ -290,6 +292,10 @@ BROKEN = {
     b'[{"cell_type": "code", "metadata": {}, "source": "\\ud800"}]}',
     "strange points": b'{"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": "", "metadata": '
     b'{"nbgrader": {"grade_id": "a", "grade": true, "points": []}}}]}',
+    "more points than a number can be": b'{"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": '
+    b'"", "metadata": {"nbgrader": {"grade_id": "a", "grade": true, "points": 1' + b"0" * 400 + b"}}}]}",
+    "nested more deeply than nbformat reads": b'{"nbformat": 4, "cells": [], "metadata": '
+    b'{"x": ' + b"[" * 600 + b"]" * 600 + b"}}",
 }
 
 
@@ -325,6 +331,26 @@ def test_a_source_without_labs_is_one_clear_error(copy_of_course, tmp_path, name
     (tmp_path / "empty").mkdir()
     said = update(tmp_path / name)
     assert message in said and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("fault", ["damaged", "encrypted", "packed in an unknown way"])
+def test_an_archive_whose_files_cannot_be_read_is_one_clear_error(copy_of_course, tmp_path, fault):
+    archive = tmp_path / "course.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(f"labs/{LAB}/{LAB}.ipynb", nbformat.writes(released()))
+    content = bytearray(archive.read_bytes())
+    listed = content.index(b"PK\x01\x02")
+    if fault == "damaged":
+        content[100:200] = bytes(100)
+    elif fault == "encrypted":
+        content[listed + 8] |= 1
+    else:
+        content[listed + 10] = 99
+    archive.write_bytes(content)
+    before = contents(copy_of_course)
+    said = update(archive)
+    assert "is not a zip archive that can be read" in said and len(said.splitlines()) == 1
+    assert contents(copy_of_course) == before
 
 
 def test_outside_the_course_and_without_git_it_says_what_to_do(copy_of_course, tmp_path, monkeypatch):
@@ -459,6 +485,16 @@ def test_a_file_in_the_place_of_a_lab_of_the_student_changes_nothing(clone):
     (clone / "labs" / LAB).rename(clone / "labs" / "mine")
     assert update() == 0
     assert (clone / "labs" / "mine" / f"{LAB}.ipynb").read_bytes() == before[str(clone / f"labs/{LAB}/{LAB}.ipynb")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are Unicode")
+def test_a_file_whose_name_is_no_text_does_not_stop_an_update(clone):
+    publish(clone.parent / "origin")
+    mine = os.path.join(os.fsencode(clone), b"caf\xe9.txt")
+    with open(mine, "w", encoding="utf-8") as file:
+        file.write("mine")
+    assert update() == 0
+    assert (clone / "helper.py").exists() and os.path.exists(mine)
 
 
 def test_in_a_hook_of_git_the_update_is_that_of_the_folder(clone, monkeypatch):
