@@ -9,10 +9,12 @@ import re
 import subprocess
 import sys
 import time
+import urllib.parse
 from pathlib import Path
 
 import nbformat
 import pytest
+import requests
 from axe_playwright_python.sync_playwright import Axe
 
 from browser import wait_until_loaded
@@ -274,6 +276,40 @@ def test_the_search_for_the_ends_of_formulas_does_not_keep_the_browser_busy(form
     begin = time.monotonic()
     shown(formulas, part * (200_000 // len(part)))
     assert time.monotonic() - begin < 10
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "page", ["manage_students", "manage_submissions", "gradebook", "gradebook/x", "manage_students/x"]
+)
+@pytest.mark.parametrize("part", ['";alert(1)//', "</script><script>alert(1)</script>", "a\\", "a\nb"])
+def test_no_part_of_an_address_becomes_a_script(address, page, part):
+    for once in (urllib.parse.quote(part, safe=""), urllib.parse.quote(part, safe="").lower()):
+        assert status(f"{address}/formgrader/{page}/{once}") == 404
+        assert part not in body(f"{address}/formgrader/{page}/{once.replace('%', '%25')}")
+
+
+def test_the_address_of_a_page_may_have_what_names_have(address):
+    assert status(f"{address}/formgrader/manage_students/{urllib.parse.quote('zoë.o-brien+1@example.org')}") == 200
+    assert status(f"{address}/formgrader/gradebook/{LAB}/{LAB}") == 200
+
+
+def test_an_address_cannot_have_a_configuration_loaded(lab, address, tmp_path):
+    (tmp_path / "nbgrader_config.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    assert status(f"{address}/formgrader?path={tmp_path}") == 404
+    assert status(f"{address}/formgrader/?path={tmp_path}") == 404
+    assert not (tmp_path / "ran").exists()
+    assert status(f"{address}/formgrader?path={lab.root}") == 200
+
+
+def status(url):
+    return requests.get(url, timeout=30).status_code
+
+
+def body(url):
+    return requests.get(url, timeout=30).text
 
 
 # The pages
