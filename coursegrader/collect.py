@@ -237,7 +237,9 @@ def collect_folder(
     """
     source = instructor_notebook(root, lab)
     names = sorted(name for name in names if name != TIMESTAMP and not _is_ignored(name))
-    files = [_file_of_folder(folder / name, name) for name in names if kind_of(folder / name) != "a folder"]
+    # A link of the file system may lead to a file of somebody else, which the student cannot read
+    owner = folder.stat().st_uid
+    files = [_file_of_folder(folder / name, name, owner) for name in names if kind_of(folder / name) != "a folder"]
     handed_in = [_HandedIn(file.path, file) for file in files]
     stated, now, note = read_timestamp(folder), time(), None
     if stated and abs(stated.timestamp() - now) > DIFFERENT:
@@ -368,7 +370,7 @@ def _folders_around_a_class(folder):
     return MAX_DEPTH
 
 
-def _file_of_folder(path, name):
+def _file_of_folder(path, name, owner=None):
     date = 0.0
     try:
         date, kind = path.lstat().st_mtime, kind_of(path)
@@ -377,7 +379,7 @@ def _file_of_folder(path, name):
             problem = f"it is a folder in more than {MAX_DEPTH} others"
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
-    return _File(name, date, partial(open_ordinary, path), problem)
+    return _File(name, date, partial(open_ordinary, path, owner), problem)
 
 
 def _files_of_zip(path: Path, opened: ExitStack, most: int) -> tuple[list[_File], int]:

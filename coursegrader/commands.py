@@ -277,6 +277,11 @@ def grade(options):
     print(f"Graded {done.graded} submissions in {done.seconds:.1f} s{refused}{same}{overdue}{silent}.")
     if done.late:
         print(f"In {done.late} of them a limit of time decided about a cell: the same command runs those again.")
+    if done.late_for_good:
+        print(
+            f"In {done.late_for_good} of them a limit of time decided about a cell for the third time: that counts "
+            "until the answer, the lab or a limit changes."
+        )
     if done.missed:
         print(f"{len(done.missed)} could not be graded: see the lines above.", file=sys.stderr)
     return 1 if done.missed else 0

@@ -213,11 +213,15 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
                 continue
             except OSError:  # a file system that a student mounted there may refuse everybody else, root included
                 owner, time_of = student, 0.0
+            if isinstance(owner, int) and name_of(owner) is None:
+                owner = None  # whoever has subordinate numbers can make folders of thousands of these
             counts[owner] += 1
             some = latest.setdefault(owner, [])
             heapq.heappush(some, (time_of, entry.name, student))
             if len(some) > MAX_FOLDERS:
                 heapq.heappop(some)
+    if some := latest.pop(None, []):
+        notes[None] = [f"Left out {counts[None]} folders whose owners are no users of this machine: {names_in(some)}."]
     for owner, some in sorted(latest.items(), key=lambda item: min(name for _, name, _ in item[1])):
         if counts[owner] > MAX_FOLDERS:
             who = shown(owner) if isinstance(owner, str) else name_of(owner)
@@ -251,9 +255,10 @@ def opened(path: Path, student: str) -> Iterator[Path]:
     folder = None
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        owner = name_of(os.fstat(folder).st_uid)
-        if owner != student:
-            raise LeftOut(f"Left out {shown(path.name)}: it is in the name of {shown(student)}, but of {owner}.")
+        owner = os.fstat(folder).st_uid
+        if name_of(owner) != student:
+            whose = name_of(owner) or f"user {owner}"
+            raise LeftOut(f"Left out {shown(path.name)}: it is in the name of {shown(student)}, but of {whose}.")
         yield Path(f"/proc/self/fd/{folder}")
     except OSError as error:
         raise LeftOut(f"Left out {shown(path.name)}: it is no folder that can be read ({error.strerror}).") from None
@@ -273,7 +278,8 @@ def entries(folder: Path) -> list[str]:
     with os.scandir(folder) as found:
         names = [entry.name for entry in itertools.islice(found, MAX_ENTRIES + 1)]
     if len(names) > MAX_ENTRIES:
-        raise LeftOut(f"Left out a folder of {name_of(os.stat(folder).st_uid)}: it has more than {MAX_ENTRIES} files.")
+        whose = name_of(os.stat(folder).st_uid)
+        raise LeftOut(f"Left out a folder of {whose}: it has more than {MAX_ENTRIES} files.")
     return names
 
 
@@ -316,11 +322,17 @@ def last_change(folder: Path) -> float:
         return time.time()
 
 
-def name_of(user: int) -> str:
-    """Return the name of a user of this machine, or the number of one without a name."""
+def names_in(some: list[tuple]) -> str:
+    """Return the first names of a list of folders, as `of_lab` keeps them."""
+    names = sorted(shown(name) for _, name, _ in some)
+    return ", ".join(names[:MOST_FOLDERS]) + (", ..." if names[MOST_FOLDERS:] else "")
+
+
+def name_of(user: int) -> str | None:
+    """Return the name of a user of this machine, None for a number without a name."""
     import pwd  # Windows has none, and no exchange
 
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
-        return f"user {user}"
+        return None

@@ -31,20 +31,24 @@ def kind_of(path: Path) -> str:
     return "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a special file"
 
 
-def open_ordinary(path: Path) -> BinaryIO:
+def open_ordinary(path: Path, owner: int | None = None) -> BinaryIO:
     """Open an ordinary file for reading.
 
     Raises
     ------
     OSError
-        If it is something else, such as a link or a pipe. It is not followed, nor waited for.
+        If it is something else, such as a link or a pipe. It is not followed, nor waited for. Also if it belongs to
+        another user than `owner`.
     """
     # Opening a device can have effects, so check before; check again after, since the path may have changed meanwhile
     if not kind_of(path):
         file = os.fdopen(os.open(path, os.O_RDONLY | NOT_FOLLOWED), "rb")
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        state = os.fstat(file.fileno())
+        if stat.S_ISREG(state.st_mode) and owner in (None, state.st_uid):
             return file
         file.close()
+        if stat.S_ISREG(state.st_mode):
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
     raise OSError(errno.EINVAL, "not an ordinary file", str(path))
 
 

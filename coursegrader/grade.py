@@ -63,7 +63,8 @@ class Summary:
     """The result of grading a class, and the seconds it took.
 
     `graded` counts submissions graded now, `unchanged` those graded before. Of those graded now, `refused` were not
-    run, and in `late` ones a time limit decided a result. `overdue` submissions of the class were handed in late.
+    run. In `late` ones a time limit decided a result and they are to be run again; in `late_for_good` ones the result
+    counts. `overdue` submissions of the class were handed in late.
     `notes` holds remarks on students' submissions, `missed` the reasons why submissions could not be graded. `silent`
     people are on the roster and handed in nothing.
     """
@@ -72,6 +73,7 @@ class Summary:
     unchanged: int = 0
     refused: int = 0
     late: int = 0
+    late_for_good: int = 0
     overdue: int = 0
     silent: int = 0
     seconds: float = 0.0
@@ -170,6 +172,8 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                 # The next grading runs it again, with the same draw
                 prepared.mark["rest"] = None
                 summary.late += 1
+            elif result["late"]:
+                summary.late_for_good += 1
             with uninterrupted():
                 record(prepared, result)
             summary.graded += 1

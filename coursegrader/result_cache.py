@@ -222,7 +222,9 @@ class Index:
     def holds(self, student, mark, automatic):
         """Return whether a submission was graded with this mark, and its points are in the gradebook."""
         entry = {
-            name: value for name, value in self.entries.get(student, {}).items() if name not in ("answers", "late")
+            name: value
+            for name, value in self.entries.get(student, {}).items()
+            if name not in ("answers", "late", "late_of")
         }
         return automatic is not None and entry == {**mark, "points": automatic}
 
@@ -232,7 +234,8 @@ class Index:
         After three, the limit is taken for the student's own doing: each try may take minutes.
         """
         mark, before = prepared.mark, self.entries.get(prepared.student, {})
-        is_same = all(before.get(name) == mark[name] for name in ("handed_in", "draw"))
+        mark["late_of"] = mark["rest"]
+        is_same = all(before.get(name) == mark[name] for name in ("handed_in", "draw", "late_of"))
         mark["late"] = 1 + (before.get("late", 0) if is_same else 0)
         return mark["late"] < LATE_GRADINGS
 

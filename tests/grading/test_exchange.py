@@ -157,10 +157,10 @@ def test_a_notebook_that_is_exchanged_while_it_is_collected_is_of_the_time_of_th
     open_ordinary = collect_module.open_ordinary
     time.sleep(1)
 
-    def opened_late(path):
+    def opened_late(path, *owner):
         if late.exists() and path.name == notebook.name:
             late.rename(notebook)
-        return open_ordinary(path)
+        return open_ordinary(path, *owner)
 
     monkeypatch.setattr(collect_module, "open_ordinary", opened_late)
     collect(root)
@@ -258,6 +258,23 @@ def test_of_the_folders_in_the_name_of_another_a_few_are_named(root, inbound):
     assert said.count("in the name of nobody") == 5 and "And 15 more of that kind" in said
 
 
+def test_owners_who_are_no_users_of_the_machine_hand_nothing_in(root, inbound, monkeypatch):
+    for number in range(8):
+        submit(inbound, student=f"user {number}")
+    monkeypatch.setattr("coursegrader.exchange.name_of", lambda user: None)
+    said = collect(root)
+    assert said.count("no users of this machine") == 1 and "Left out 8 folders" in said
+    assert not (root / "submitted").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_of_another_user_in_a_folder_is_not_taken(root, inbound):
+    folder = submit(inbound)
+    os.chown(folder / f"{LAB}.ipynb", 65534, -1)
+    assert "it belongs to another user" in collect(root)
+    assert not (collected(root) / f"{LAB}.ipynb").exists()
+
+
 def test_if_the_last_folder_is_empty_the_one_before_it_is_collected(root, inbound):
     submit(inbound, text="first")
     time.sleep(0.1)
@@ -269,7 +286,7 @@ def test_if_the_last_folder_is_empty_the_one_before_it_is_collected(root, inboun
 def test_two_names_that_would_be_one_student_are_both_left_out(root, inbound, monkeypatch):
     for student in ("ada", "ada-"):
         submit(inbound, student=student)
-    owners = iter(["ada", "ada-"])
+    owners = iter(["ada", "ada-"] * 2)  # each is asked for when the folders are listed, and when they are opened
     monkeypatch.setattr("coursegrader.exchange.name_of", lambda user: next(owners))
     said = collect(root)
     assert said.count("would both be student ada") == 2

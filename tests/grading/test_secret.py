@@ -110,14 +110,16 @@ def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, caps
     for is_tried_again in (True, True, False):
         run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
         said = capsys.readouterr().out
-        assert (again in said) == is_tried_again
+        assert (again in said) == is_tried_again != ("for the third time: that counts" in said)
         assert graded(course, "quick") == (1, None) and "took too long" in graded(course, "slow")[1]
         run("feedback", LAB)
     assert "Graded 1 submissions" in said and "1 had not changed" in said
     assert graded(course, "slow")[0] == 1
-    # The third time is the last, until the answer changes
+    # The third time is the last, until a limit or the answer changes
     run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
     assert "Graded 0 submissions" in capsys.readouterr().out
+    run("grade", LAB, "--limit", "call=1", "--limit", "test=3")
+    assert again in capsys.readouterr().out
     hand_in(course, "slow", "def double(x):\n    while x: pass")
     run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
     assert again in capsys.readouterr().out
