@@ -293,26 +293,32 @@ def regrade(options):
     from coursegrader.files import one_at_a_time, write_whole
     from coursegrader.grade import gradebook_of
     from coursegrader.regrade import moves, print_moves, snapshot
+    from coursegrader.submissions import shown
 
     config = labs.nbgrader_config(options.root)
     with one_at_a_time(options.root):
         kept = options.root / "_build" / f"before-regrade-{known(options)}.json"
         # Keep the snapshot of a killed regrade, which reported no changes
-        if not kept.exists():
+        if is_first := not kept.exists():
             with gradebook_of(config) as gradebook:
                 write_whole(kept, json.dumps(snapshot(options.lab, gradebook, options.root)))
         before = json.loads(kept.read_text("utf-8"))
         try:
             labs.release(options.root, options.lab)
         except GradingError:
-            kept.unlink()
+            if is_first:
+                kept.unlink()
             raise
         try:
             return grade(options)
         finally:
             # Also report the changes of an interrupted grading: the next one starts from them
             with gradebook_of(config) as gradebook:
-                print_moves(moves(before, snapshot(options.lab, gradebook, options.root)))
+                after = snapshot(options.lab, gradebook, options.root)
+            print_moves(moves(before, after))
+            gone = [one for one in after if not (options.root / "submitted" / one / options.lab).is_dir()]
+            for student in gone:
+                print(f"{shown(student)}: not graded again, since nothing of theirs is in submitted/.")
             kept.unlink()
 
 

@@ -711,7 +711,12 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
         room.type("regrade", LAB)
     assert room.points() == {"ada": full, "ben": full}
     assert "2 marks of 2 students move" in room.type("regrade", LAB)[1]
-    assert "No mark moves" in room.type("regrade", LAB)[1]
+    said = room.type("regrade", LAB)[1]
+    assert "No mark moves" in said and "not graded again" not in said
+    (room.root / "submitted" / "ben").rename(room.root / "elsewhere")
+    assert (
+        line(room.type("regrade", LAB)[1], "ben") == "ben: not graded again, since nothing of theirs is in submitted/."
+    )
 
 
 def test_a_result_from_outside_of_the_sandbox_is_not_taken_inside(tmp_path):
