@@ -642,8 +642,12 @@ def identifier(name: str) -> str:
     return safe
 
 
-def of_one_identifier(students: Collection[str]) -> dict[str, str]:
-    """Return a clause for every student who would share an identifier with another."""
+def of_one_identifier(students: Collection[str], accounts: bool = False) -> dict[str, str]:
+    """Return a clause for every student who would share an identifier with another.
+
+    With `accounts` the names are those of accounts, which nobody can pretend to have: if one of them is the identifier
+    itself, only the others are meant. Whoever may choose the name of an account could else keep out somebody.
+    """
     names = {}
     for student in sorted(students):
         with suppress(GradingError):
@@ -652,6 +656,7 @@ def of_one_identifier(students: Collection[str]) -> dict[str, str]:
         student: f"{shown(first)!r} and {shown(second)!r} would both be student {identifier(first)}: rename one of them"
         for first, second, *more in (alike for alike in names.values() if len(alike) > 1)
         for student in (first, second, *more)
+        if not (accounts and [student] == [one for one in (first, second, *more) if one == identifier(one)])
     }
 
 

@@ -55,7 +55,7 @@ class Collect(ExchangeCollect):
                 f"Every user of this machine may open {FUSE}, and with it change a submission without a new time: see "
                 "the page On a JupyterHub, and collect right after the deadline."
             )
-        people, alike, collected = people_of(self), of_one_identifier(folders), []
+        people, alike, collected = people_of(self), of_one_identifier(folders, accounts=True), []
         for student, paths in folders.items():
             if student in alike:
                 notes.append(f"Left out {shown(paths[0].name)}: {alike[student]}.")

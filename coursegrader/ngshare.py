@@ -33,7 +33,7 @@ class Collect:
     def copy_files(self):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
         students = sorted(one["student_id"] for one in self.src_records)
-        people, alike, collected = people_of(self), of_one_identifier(students), []
+        people, alike, collected = people_of(self), of_one_identifier(students, accounts=True), []
         for student in students:
             if self.coursedir.student_id not in ("*", student):
                 continue
@@ -98,11 +98,11 @@ class ReleaseFeedback:
         listed = self.ngshare_api_get(f"/submissions/{self.coursedir.course_id}/{lab}")
         if listed is None:
             self.fail("Failed to list submissions.")
-        latest = {}
-        for one in sorted(listed["submissions"], key=lambda one: parse_utc(one["timestamp"])):
+        # Of those who share a folder, nobody knows whose page it holds, unless one has its name
+        alike, latest = of_one_identifier({one["student_id"] for one in listed["submissions"]}, accounts=True), {}
+        listed["submissions"].sort(key=lambda one: (one["student_id"] not in alike, parse_utc(one["timestamp"])))
+        for one in listed["submissions"]:
             latest[_folder(one["student_id"])] = (one["student_id"], one["timestamp"])
-        # Of those who share a folder, nobody knows whose page it holds
-        alike = of_one_identifier({one["student_id"] for one in listed["submissions"]})
         excluded = self.coursedir.student_id_exclude.split(",")
         for page in sorted(Path(self.coursedir.root).glob(f"{self.coursedir.feedback_directory}/*/{lab}/{lab}.html")):
             folder = page.parent.parent.name
