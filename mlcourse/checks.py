@@ -235,7 +235,9 @@ def frame(
             )
     if not nan and (missing := [column for column in columns if actual[column].isna().any()]):
         raise CheckFailed(f"{what}: expected a value in every row, got missing values in {_names(missing)}")
-    ordered = [table[columns].sort_values(columns).reset_index(drop=True) for table in (actual, expected)]
+    # Sorted without its index, which may have the name of a column
+    plain = [table[columns].reset_index(drop=True) for table in (actual, expected)]
+    ordered = [table.sort_values(columns, ignore_index=True) for table in plain]
     try:
         pd.testing.assert_frame_equal(*ordered, check_dtype=False, check_names=False, rtol=rtol, atol=atol)
     except AssertionError:
