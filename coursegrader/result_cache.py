@@ -20,8 +20,9 @@ from coursegrader.files import kind_of, read_ordinary, write_whole
 from coursegrader.needed_cells import defer, given_cells
 from coursegrader.protocol import Cell, Limits
 from coursegrader.scores import Autograded, read_autograded
-from coursegrader.submissions import MAX_BYTES, by_date
+from coursegrader.submissions import by_date
 from coursegrader.worker import ROOT
+from mlcourse.student.notebooks import MAX_BYTES
 
 PACKAGES = ["geopandas", "ipython", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"]
 KEPT_DAYS = 200  # longer than a term

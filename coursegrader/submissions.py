@@ -30,9 +30,8 @@ from coursegrader.files import kind_of, read_ordinary
 from coursegrader.pictures import PICTURE_TYPES
 from coursegrader.protocol import OUTPUTS, Malformed, OutputBudget, checked_outputs
 from coursegrader.sanitizer import CODE_CHARACTERS, TEXT_CHARACTERS
-from mlcourse.student.notebooks import HAND_IN
+from mlcourse.student.notebooks import HAND_IN, MAX_BYTES
 
-MAX_BYTES = 20 * 2**20
 MAX_CELLS = 5000
 MAX_LISTS = 1_000_000  # and objects of its JSON
 MAX_TEXTS = 1_000_000  # of its JSON, which splits texts into lines

@@ -13,6 +13,7 @@ from mlcourse.student import StudentError
 
 LAB_NAME = r"lab-\d\d-[a-z0-9-]+"
 DEEPEST = 100  # levels of a notebook
+MAX_BYTES = 20 * 2**20  # of a notebook that is graded
 HAND_IN = "HAND-IN-"  # before the name of a lab in the name of the file to hand in
 
 

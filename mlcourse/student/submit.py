@@ -20,6 +20,7 @@ from mlcourse.student import StudentError
 from mlcourse.student.notebooks import (
     HAND_IN,
     LAB_NAME,
+    MAX_BYTES,
     as_given,
     grade_id,
     grader,
@@ -150,6 +151,11 @@ def read_content(path):
         raise StudentError(f"{path} cannot be read ({error.strerror}): {again}") from None
     except StudentError as error:
         raise StudentError(f"{error}: {again}") from None
+    if len(content) > MAX_BYTES:
+        raise StudentError(
+            f"{path} is larger than {MAX_BYTES // 2**20} MB and would not be graded: nothing was written; open it in "
+            "JupyterLab, choose Edit, Clear Outputs of All Cells, save it, and type the same again"
+        )
     if not any(map(is_solution, notebook["cells"])):
         raise StudentError(f"{path} holds no exercise of a lab: nothing was written; name the notebook of the lab")
     return content, notebook

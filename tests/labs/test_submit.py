@@ -12,7 +12,7 @@ from coursegrader import labs
 from coursegrader.labs import grade_id, grader, read_lab
 from mlcourse.cli import main
 from mlcourse.student import submit
-from mlcourse.student.notebooks import has_passed
+from mlcourse.student.notebooks import MAX_BYTES, has_passed
 from mlcourse.student.submit import judge
 from paths import LABS, ROOT
 
@@ -305,6 +305,16 @@ def test_a_wrong_name_is_one_clear_error_and_nothing_is_written(quick, name, mes
 def test_a_broken_notebook_is_one_clear_error_and_nothing_is_written(course, content):
     (course / "labs" / LAB / f"{LAB}.ipynb").write_text(content)
     assert "nothing was written; open it in JupyterLab, save it, and type the same again" in refused("1")
+    assert files(course) == {}
+
+
+def test_a_notebook_that_is_too_large_to_be_graded_is_one_clear_error_and_nothing_is_written(course):
+    path = course / "labs" / LAB / f"{LAB}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    code = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    code.outputs = [nbformat.v4.new_output("stream", text="x" * MAX_BYTES)]
+    nbformat.write(notebook, path)
+    assert "is larger than 20 MB" in (said := refused("1")) and "Clear Outputs of All Cells" in said
     assert files(course) == {}
 
 
