@@ -16,7 +16,7 @@ import secrets
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -63,6 +63,7 @@ JOINED_LETTER = re.compile(
 )
 TABLE_PARTS = {"table", "thead", "tbody", "tfoot", "tr"}
 EMPTY = {"br", "hr", "img"}
+INLINE = {"a", "b", "code", "del", "em", "i", "s", "span", "strong", "sub", "sup", "u"}
 INDENTED = {"blockquote", "ol", "ul"}
 UNSEEN = {"script", "style"}  # removed with their content
 ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
@@ -268,17 +269,33 @@ def in_blocks(page: str) -> str:
     """Return HTML in which a new block begins after each `BLOCK_LETTERS` letters of some scripts.
 
     A browser needs a time that is quadratic in the number of letters of a block if they change their direction, or are
-    joined, in a narrow column. Such scripts are those from U+0590 to U+1AFF, and their later blocks in Unicode.
+    joined, in a narrow column. Such scripts are those from U+0590 to U+1AFF, and their later blocks in Unicode. To a
+    browser a block within bold text or a link is still one block with the text around it, so these end before the new
+    block and begin again after it, if that needs few characters.
     """
     if len(page) < BLOCK_LETTERS or page.isascii():
         return page
-    numbers = count(1)
+    numbers, open_tags, pieces = count(1), [], re.split(r"(<[^>]*>)", page)
 
     def counted(letter):
-        return letter[0] if next(numbers) % BLOCK_LETTERS else f"{letter[0]}<div></div>"
+        if next(numbers) % BLOCK_LETTERS:
+            return letter[0]
+        inline = [*takewhile(lambda tag: tag[0] in INLINE, reversed(open_tags))]
+        ends, begins = "".join(f"</{name}>" for name, _ in inline), "".join(tag for _, tag in reversed(inline))
+        if len(begins) > BLOCK_LETTERS:
+            del open_tags[-len(inline) :]
+            begins = ""
+        return f"{letter[0]}{ends}<div></div>{begins}"
 
-    pieces = re.split(r"(<[^>]*>)", page)
-    pieces[::2] = [JOINED_LETTER.sub(counted, piece) for piece in pieces[::2]]
+    for place, piece in enumerate(pieces):
+        if place % 2 == 0:
+            pieces[place] = JOINED_LETTER.sub(counted, piece)
+        elif (tag := TOKEN.fullmatch(piece)) and tag[2]:
+            name, names = tag[2].lower(), [name for name, _ in open_tags]
+            if not tag[1] and name not in EMPTY:
+                open_tags.append((name, piece))
+            elif tag[1] and name in names:
+                del open_tags[len(names) - 1 - names[::-1].index(name) :]
     return "".join(pieces)
 
 

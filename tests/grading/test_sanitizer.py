@@ -591,12 +591,48 @@ def test_a_page_does_not_grow_by_tags_that_html_opens_again(page):
     assert len(cleaned) <= 10 * len(page) + 1000 and text.count("y") == 2000
 
 
+LETTERS = "a\u0628" * 3000
+
+
 @pytest.mark.parametrize("show", [rendered, clean, coloured, highlighted], ids=lambda show: show.__name__)
 def test_a_long_text_that_turns_its_direction_is_divided_into_blocks(show):
     # Chromium needed 30 s for it as one block
     page = show("a\u0628" * 24_500)
     assert max(map(len, re.split("<div></div>", page))) < 2200 and page.count("\u0628") == 24_500
     assert "<div></div>" not in show("a" * 24_500) + show("\u05e9\u05dc\u05d5\u05dd " * 150)
+
+
+@pytest.mark.parametrize(
+    ("show", "text"),
+    [
+        (rendered, f"**{LETTERS}** and [a *{LETTERS}*](https://example.org)"),
+        (
+            clean,
+            f"<b>{LETTERS}</b><div><u><i>{LETTERS}</i></u></div><a href='https://example.org'><code>{LETTERS}</code></a>",
+        ),
+        (coloured, f"\x1b[31m{LETTERS}\x1b[1m{LETTERS}\x1b[0m"),
+    ],
+    ids=["Markdown", "HTML", "a terminal"],
+)
+def test_such_a_text_is_divided_within_bold_text_and_links_too(show, text):
+    # To a browser, a block within an inline element is one with the text around it
+    page, opened = show(text), []
+    for end, name in re.findall(r"<(/?)(\w+)", page):
+        if name == "div" and not end:
+            assert not {*opened} & {"a", "b", "code", "em", "i", "span", "strong", "u"}
+        if end:
+            assert opened.pop() == name
+        elif name not in ("br", "img"):
+            opened.append(name)
+    plain = re.sub("<[^>]*>", "", page)
+    assert opened == [] and plain.count("\u0628") == text.count("\u0628") and page.count("<div></div>") >= 6
+    bold = re.findall(r"<(?:strong|b)>([^<]*)", page)
+    assert sum(map(len, bold)) in (0, len(LETTERS)), "what was bold stays bold"
+
+
+def test_a_long_address_is_not_written_again_and_again():
+    page = clean(f'<a href="https://a.bc/{"x" * 1900}">' + "a\u0628" * 24_500 + "</a>")
+    assert len(page) < 60_000 and page.count("<a ") <= 1
 
 
 def test_quotes_in_quotes_leave_width_for_the_text():
