@@ -49,7 +49,7 @@ FORMULA_OVERHEAD = 40  # characters that each formula counts besides its own
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 LINK_CHARACTERS = 2000
-BLOCK_LETTERS = 1000  # of scripts with joined or right-to-left letters, until a new block begins
+BLOCK_LETTERS = 1000  # of scripts that keep a browser busy (`in_blocks`), until a new block begins
 GROWTH = 10
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
@@ -58,8 +58,8 @@ TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1
 TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
 TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
 JOINED_LETTER = re.compile(
-    "[\u0590-\u1aff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ua800-\uabff\ufb1d-\ufdff\ufe70-\ufeff"
-    "\U00010800-\U00011fff\U0001e800-\U0001efff]"
+    "[\u0590-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2100-\u214f\u2c00-\u2dff\ua4d0-\uabff\ufb1d-\ufdff"
+    "\ufe70-\ufeff\U00010000-\U0001efff]"
 )
 TABLE_PARTS = {"table", "thead", "tbody", "tfoot", "tr"}
 EMPTY = {"br", "hr", "img"}
@@ -269,9 +269,10 @@ def in_blocks(page: str) -> str:
     """Return HTML in which a new block begins after each `BLOCK_LETTERS` letters of some scripts.
 
     A browser needs a time that is quadratic in the number of letters of a block if they change their direction, or are
-    joined, in a narrow column. Such scripts are those from U+0590 to U+1AFF, and their later blocks in Unicode. To a
-    browser a block within bold text or a link is still one block with the text around it, so these end before the new
-    block and begin again after it, if that needs few characters.
+    joined, in a narrow column, and in the length of a word whose letters come from two fonts in turns. Such scripts
+    are those from U+0590 to U+1DFF, and most later blocks in Unicode but those of East Asia and of emoji. To a browser
+    a block within bold text or a link is still one block with the text around it, so these end before the new block and
+    begin again after it, if that needs few characters.
     """
     if len(page) < BLOCK_LETTERS or page.isascii():
         return page

@@ -595,10 +595,12 @@ LETTERS = "a\u0628" * 3000
 
 
 @pytest.mark.parametrize("show", [rendered, clean, coloured, highlighted], ids=lambda show: show.__name__)
-def test_a_long_text_that_turns_its_direction_is_divided_into_blocks(show):
+def test_a_long_text_of_letters_that_keep_a_browser_busy_is_divided_into_blocks(show):
     # Chromium needed 30 s for it as one block
-    page = show("a\u0628" * 24_500)
-    assert max(map(len, re.split("<div></div>", page))) < 2200 and page.count("\u0628") == 24_500
+    for letter in ("\u0628", "\U0001d4b3", "\u2c00"):
+        page = show(f"a{letter}" * 24_500)
+        assert max(map(len, re.split("<div></div>", page))) < 2200 and page.count(letter) == 24_500
+    assert "<div></div>" not in show("\u4e2d\u6587" * 2000)
     assert "<div></div>" not in show("a" * 24_500) + show("\u05e9\u05dc\u05d5\u05dd " * 150)
 
 
