@@ -22,7 +22,7 @@ from coursegrader import sanitizer
 from coursegrader.deadlines import LatePenalty
 from coursegrader.exchange import Collect, ReleaseFeedback
 from coursegrader.feedback import FeedbackPage
-from coursegrader.formgrader import refuse_hostile_addresses
+from coursegrader.formgrader import protect_formgrader
 from coursegrader.preprocessors import (
     DrawAnew,
     GradeInSandbox,
@@ -105,5 +105,5 @@ c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 # The formgrader loads the course's own MathJax: nbconvert finds the template for its head on this path.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])
 
-# No link may run a script in the formgrader, or have it load another configuration.
-refuse_hostile_addresses()
+# No link or text may run a script in the formgrader, and no link may have it load another configuration.
+protect_formgrader()

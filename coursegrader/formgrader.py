@@ -1,25 +1,34 @@
-"""Addresses of nbgrader's formgrader that a course refuses: they would run scripts, or another configuration.
+"""Close the pages of nbgrader's formgrader to addresses and texts that would run scripts or another configuration.
 
-nbgrader writes parts of an address into the scripts of its pages as they are, and it loads a configuration, which is
-Python, from any folder that an address names. Each page of the web can send an instructor's browser to such an
-address, and the browser adds the cookie with which the Jupyter server knows the instructor.
+nbgrader writes parts of an address into the scripts of its pages as they are, and into the addresses from which these
+load their tables; it writes texts of such tables into a page as HTML; and it loads a configuration, which is Python,
+from any folder that an address names. Each page of the web can send an instructor's browser to such an address, and
+the browser adds the cookie with which the Jupyter server knows the instructor.
 """
 
 import os
+import secrets
 import sys
 
+from coursegrader.sanitizer import csp_hash
+
 HANDLERS = "nbgrader.server_extensions.formgrader.handlers"
-# The characters ", <, > and \, and those that control something; no name of a lab, a notebook or a student has them
-SIGNS = r'["<>\\\x00-\x1f]|%(?:22|3c|3e|5c|[01][0-9a-f])'
+# What labs, notebooks, students and files of the formgrader are named with: other letters than those of ASCII stand
+# in an address as bytes from %80
+PLAIN = "[a-z0-9_.@+/-]|%(?:20|2b|40|[89a-f][0-9a-f])"
+DOTS = r"/\.+(?:/|$)"
+# nbgrader's own; its other buttons get their scripts from its files
+BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
 
 
-def refuse_hostile_addresses() -> None:
-    """Let the formgrader of this process refuse them. Elsewhere than in a Jupyter server, this does nothing.
+def protect_formgrader() -> None:
+    """Refuse such addresses in the formgrader of this process, and allow its pages no scripts but nbgrader's.
 
-    ``nbgrader_config.py`` calls this. The formgrader loads it before it registers its pages.
+    ``nbgrader_config.py`` calls this. The formgrader loads it before it registers its pages. Elsewhere than in a
+    Jupyter server, this does nothing.
     """
     handlers = sys.modules.get(HANDLERS)
-    if handlers is None or hasattr(handlers, "_refused"):
+    if handlers is None or hasattr(handlers, "_protected"):
         return
     from tornado import web
 
@@ -27,7 +36,9 @@ def refuse_hostile_addresses() -> None:
         """A page that does not exist."""
 
         def prepare(self):
-            raise web.HTTPError(404)
+            self.set_status(404)
+            self.set_header("Content-Type", "text/plain")
+            self.finish("The formgrader has no page with this address.")
 
     class OwnConfiguration(handlers.FormgraderHandler):
         """The start of the formgrader, for the course in the folder of this server alone."""
@@ -38,5 +49,32 @@ def refuse_hostile_addresses() -> None:
                 raise web.HTTPError(404, "for the formgrader of another course, start a Jupyter server in its folder")
             return super().get()
 
-    handlers._refused = [(rf"/formgrader/.*(?i:{SIGNS}).*", Refused), (r"/formgrader/?", OwnConfiguration)]
-    handlers.default_handlers[:0] = handlers._refused
+    render = handlers.BaseHandler.render
+
+    def render_with_policy(self, name, **values):
+        """Render a template of nbgrader so that the scripts in it run, and none that is added to the page later."""
+        nonce = secrets.token_urlsafe()
+        self.add_header("Content-Security-Policy", policy(nonce))
+        return render(self, name, **values).replace("<script", f'<script nonce="{nonce}"')
+
+    handlers.BaseHandler.render = render_with_policy
+    handlers._protected = [
+        (rf"/formgrader/(?!(?i:{PLAIN})*$).*", Refused),
+        (rf"/formgrader(?=.*{DOTS}).*", Refused),
+        (r"/formgrader/?", OwnConfiguration),
+    ]
+    handlers.default_handlers[:0] = handlers._protected
+
+
+def policy(nonce: str) -> str:
+    """Return the content security policy of a page whose own scripts have the nonce, besides that of Jupyter."""
+    parts = [
+        "default-src 'self'",
+        f"script-src 'nonce-{nonce}' 'unsafe-hashes' {' '.join(map(csp_hash, BUTTONS))}",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+    ]
+    return "; ".join(parts)

@@ -4,6 +4,7 @@ Nothing that students write runs in the browser, and an honest answer looks as i
 """
 
 import html
+import http.client
 import os
 import re
 import subprocess
@@ -284,11 +285,25 @@ def test_the_search_for_the_ends_of_formulas_does_not_keep_the_browser_busy(form
 @pytest.mark.parametrize(
     "page", ["manage_students", "manage_submissions", "gradebook", "gradebook/x", "manage_students/x"]
 )
-@pytest.mark.parametrize("part", ['";alert(1)//', "</script><script>alert(1)</script>", "a\\", "a\nb"])
-def test_no_part_of_an_address_becomes_a_script(address, page, part):
-    for once in (urllib.parse.quote(part, safe=""), urllib.parse.quote(part, safe="").lower()):
-        assert status(f"{address}/formgrader/{page}/{once}") == 404
-        assert part not in body(f"{address}/formgrader/{page}/{once.replace('%', '%25')}")
+@pytest.mark.parametrize(
+    "part",
+    [
+        '";alert(1)//',
+        "</script><script>alert(1)</script>",
+        "a\\",
+        "a\nb",
+        "../../files/x",
+        "..",
+        ".",
+        "a?b",
+        "a#b",
+        "a%41",
+    ],
+)
+def test_no_part_of_an_address_becomes_a_script_or_another_address(address, page, part):
+    for once in (urllib.parse.quote(part, safe=""), urllib.parse.quote(part, safe="").lower().replace(".", "%2e")):
+        assert status_of_path(address, f"/formgrader/{page}/{once}") == 404
+        assert status_of_path(address, f"/formgrader/{page}/{once.replace('%', '%25')}") == 404 or "%" not in once
 
 
 def test_the_address_of_a_page_may_have_what_names_have(address):
@@ -304,12 +319,33 @@ def test_an_address_cannot_have_a_configuration_loaded(lab, address, tmp_path):
     assert status(f"{address}/formgrader?path={lab.root}") == 200
 
 
+def test_a_page_of_the_formgrader_does_not_take_what_a_student_handed_in_for_its_table(lab, address, chromium):
+    path = lab.root / "submitted" / STUDENT / LAB / "table.ipynb"
+    path.write_text('{"id": null, "name": "<img src=x onerror=alert(1)>"}')
+    page = chromium.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    files = urllib.parse.quote(f"../../../files/submitted/{STUDENT}/{LAB}", safe="")
+    assert page.goto(f"{address}/formgrader/manage_students/{files}/table.ipynb").status == 404
+    page.wait_for_timeout(500)
+    page.close()
+    path.unlink()
+    assert not [url for url in asked if "/files/" in url]
+
+
+def status_of_path(address, path):
+    """Return the status of a request for this path, which no client has shortened."""
+    parts = urllib.parse.urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection.request("GET", parts.path + path)
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 def status(url):
     return requests.get(url, timeout=30).status_code
-
-
-def body(url):
-    return requests.get(url, timeout=30).text
 
 
 # The pages
@@ -338,6 +374,46 @@ def test_an_instructor_grades_by_the_button_and_marks_by_hand(lab, address, chro
             box.press("Tab")
     page.close()
     assert lab.totals()[STUDENT] == sum(lab.points.values()) - len(lab.written)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "manage_assignments",
+        "manage_submissions/{0}",
+        "manage_students",
+        "manage_students/{1}",
+        "manage_students/{1}/{0}",
+    ]
+    + ["gradebook", "gradebook/{0}", "gradebook/{0}/{0}"],
+)
+def test_a_page_shows_its_table_and_runs_no_script_that_is_added_to_it(graded, address, chromium, page):
+    opened, raised = chromium.new_page(), []
+    opened.on("console", lambda message: raised.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: raised.append(str(error)))
+    opened.goto(f"{address}/formgrader/{page.format(LAB, STUDENT)}")
+    opened.locator("tbody tr td").nth(1).wait_for()
+    opened.wait_for_timeout(300)
+    assert not raised
+    if page in ("manage_assignments", "manage_students"):
+        opened.get_by_role("link", name="Add new").click()
+        opened.get_by_role("button", name="Cancel").click()
+    if page.count("{0}") == 2:
+        opened.locator("#toggle_names").click()
+        assert opened.locator("a.name-shown").first.is_visible()
+    assert (
+        opened.evaluate("""async () => {
+      window.ran = [];
+      $("body").append("<script>ran.push('script')</" + "script><img src=x onerror=ran.push('error')>");
+      $("body").append("<b id=added onclick=ran.push('click')>b</b><a id=link href='javascript:ran.push(1)'>a</a>");
+      document.getElementById("added").click();
+      document.getElementById("link").click();
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      return ran;
+    }""")
+        == []
+    )
+    opened.close()
 
 
 @pytest.mark.nightly
