@@ -69,6 +69,8 @@ def _complete(cell):
             if not isinstance(output.get("output_type"), str):
                 raise ValueError("an output of a cell has no type")
             "".join(output.get("text", ""))
+    else:
+        cell.pop("outputs", None)
 
 
 def _refuse_depth(notebook):

@@ -1,5 +1,6 @@
 """`mlcourse submit` says how far a lab is, and writes the one file to hand in."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from coursegrader import labs
 from coursegrader.labs import grade_id, grader, read_lab
 from mlcourse.cli import main
 from mlcourse.student import submit
-from mlcourse.student.notebooks import MAX_BYTES, has_passed
+from mlcourse.student.notebooks import MAX_BYTES, has_passed, parse
 from mlcourse.student.submit import judge
 from paths import LABS, ROOT
 
@@ -205,6 +206,14 @@ def test_a_check_that_was_turned_into_text_does_not_count_as_passed(passing):
     _, second = judge(passing.cells)
     assert (second.passed, second.checks) == (2, 3)
     assert second.problems == ["The check fit-line-2 was changed: the check that was given decides."]
+
+
+@pytest.mark.parametrize("outputs", [[1], None, 5, "x", [{"output_type": "stream", "text": 5}], [{"output_type": []}]])
+def test_what_stands_for_the_outputs_of_a_check_that_was_turned_into_text_does_not_matter(passing, outputs):
+    check = cell_of(passing, "fit-line-2")
+    check.cell_type, check.outputs = "markdown", outputs
+    read = parse(json.dumps(passing).encode(), "the notebook")["cells"][passing.cells.index(check)]
+    assert not has_passed(read)
 
 
 def test_a_cell_that_was_copied_counts_once(passing):
