@@ -1,9 +1,10 @@
 """The benchmark of `make bench`: the speed of grading, relative to plain nbgrader in the same run.
 
-    python tests/bench.py [--plain 2] [--class-size 12] [--dask] [LAB ...]
+    python tests/bench.py [--plain 2] [--class-size 12] [--mixed] [--dask] [LAB ...]
 
-Half of a class hand in the instructor's answers. The others replace one of them with a wrong answer of
-``tests/answers/``. Each notebook has an extra line, so that all differ. The time for one more submission is the
+The class hands in the instructor's answers. With ``--mixed``, every other student replaces one of them with a wrong
+answer of ``tests/answers/``, and some of these take long: endless loops are among them. Each notebook has an extra
+line, so that all differ. The time for one more submission is the
 difference between two classes, divided by the difference of their sizes, so the start of the sandbox does not count.
 The last line says what that is for a large class: the page on a JupyterHub quotes it.
 """
@@ -50,6 +51,7 @@ def main():
     parser.add_argument("labs", nargs="*", default=LABS)
     parser.add_argument("--plain", type=int, default=2, help="how many submissions plain nbgrader grades")
     parser.add_argument("--class-size", type=int, default=12, help="how many submissions the grader grades")
+    parser.add_argument("--mixed", action="store_true", help="every other student hands in a wrong answer")
     parser.add_argument("--dask", action="store_true", help="also grade the class on a Dask cluster of two workers")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -66,11 +68,11 @@ def main():
 def bench(lab, options):
     """Print the row of a lab; return the seconds for a submission, with plain nbgrader and with one worker."""
     size = options.class_size
-    hand_in(lab, options.plain)
+    hand_in(lab, options.plain, options.mixed)
     plain = timed(lambda: plain_nbgrader(lab)) / options.plain
-    small, one = (whole_class(lab, number, workers=1) for number in (SMALL, size))
+    small, one = (whole_class(lab, number, options.mixed, workers=1) for number in (SMALL, size))
     each = (one - small) / (size - SMALL)
-    small, two = (whole_class(lab, number, workers=2) for number in (SMALL, size))
+    small, two = (whole_class(lab, number, options.mixed, workers=2) for number in (SMALL, size))
     each_of_two = (two - small) / (size - SMALL)
     again = timed(lambda: grade_class(lab.name, lab.root, workers=2))
     change(lab)
@@ -85,15 +87,15 @@ def bench(lab, options):
     )
     if options.dask:
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-            seconds = whole_class(lab, size, scheduler=cluster.scheduler_address)
+            seconds = whole_class(lab, size, options.mixed, scheduler=cluster.scheduler_address)
         print(f"  {size} on a Dask cluster of two workers, with its start: {seconds / size:.2f} s for each")
     return plain, each
 
 
-def whole_class(lab, size, **where):
+def whole_class(lab, size, mixed, **where):
     """Return the seconds to grade a class for the first time."""
     forget(lab)
-    hand_in(lab, size)
+    hand_in(lab, size, mixed)
     return timed(lambda: grade_class(lab.name, lab.root, **where))
 
 
@@ -103,10 +105,10 @@ def timed(work):
     return time.perf_counter() - begin
 
 
-def hand_in(lab, size):
+def hand_in(lab, size, mixed):
     shutil.rmtree(lab.root / "submitted", ignore_errors=True)
     given = yaml.safe_load((ROOT / "tests" / "answers" / f"{lab.name}.yml").read_text(encoding="utf-8"))
-    wrong = [{exercise: answer["code"]} for exercise in given for answer in given[exercise]["wrong"]]
+    wrong = [{exercise: answer["code"]} for exercise in given for answer in given[exercise]["wrong"]] if mixed else [{}]
     right = {grade_id(cell): cell.source for cell in lab.submitted["perfect"].cells if grade_id(cell)}
     for number in range(size):
         notebook = lab.filled_in(right | (wrong[number // 2 % len(wrong)] if number % 2 else {}))
