@@ -53,8 +53,10 @@ GARBAGE = (100_000, 50, 100)
 MODULES = [
     "geopandas",
     "matplotlib.pyplot",
+    "scipy.signal",
     "scipy.stats",
     "sklearn.compose",
+    "sklearn.cross_decomposition",
     "sklearn.datasets",
     "sklearn.decomposition",
     "sklearn.discriminant_analysis",
@@ -63,6 +65,7 @@ MODULES = [
     "sklearn.feature_selection",
     "sklearn.impute",
     "sklearn.inspection",
+    "sklearn.kernel_ridge",
     "sklearn.linear_model",
     "sklearn.metrics",
     "sklearn.model_selection",
