@@ -43,6 +43,7 @@ def protect_formgrader() -> None:
     class OwnConfiguration(handlers.FormgraderHandler):
         """The start of the formgrader, for the course in the folder of this server alone."""
 
+        @web.authenticated
         def get(self):
             path = self.get_argument("path", "")
             if path and os.path.realpath(path) != os.path.realpath(self.coursedir.root):

@@ -172,7 +172,7 @@ def release(root: Path = ROOT, lab: str | None = None) -> list[str]:
     for name in names:
         result = api.generate_assignment(name, force=True)
         if not result["success"]:
-            raise LabError(f"{name}: nbgrader could not release it:\n{result['log']}")
+            raise LabError(f"{name}: nbgrader could not release it:\n{result.get('log') or result['error']}")
         path = root / "labs" / name / f"{name}.ipynb"
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:

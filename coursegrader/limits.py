@@ -14,6 +14,7 @@ import contextlib
 import functools
 import itertools
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -68,6 +69,7 @@ class Group:
 
     def __init__(self, limits: Limits):
         self.folders, self.memory = [], str(limits.memory_bytes)
+        name = f"mlcourse-{os.getpid()}-{secrets.token_hex(4)}"
         processes = int(limits.processes)
         files_of = {
             "memory": {"memory.limit_in_bytes": self.memory},
@@ -81,7 +83,7 @@ class Group:
                 continue
             # Remove the groups of servers that were killed
             remove(folder for folder in parent.glob("mlcourse-*") if not is_running(folder.name.split("-")[1]))
-            folder = parent / f"mlcourse-{os.getpid()}-{id(self)}"
+            folder = parent / name
             with contextlib.suppress(OSError):
                 folder.mkdir()
                 self.folders.append(folder)

@@ -16,7 +16,7 @@ import secrets
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from itertools import count, islice, takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -49,7 +49,7 @@ FORMULA_OVERHEAD = 40  # characters that each formula counts besides its own
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 LINK_CHARACTERS = 2000
-BLOCK_LETTERS = 1000  # of scripts that keep a browser busy (`in_blocks`), until a new block begins
+BLOCK_LETTERS = 1000  # other than those of ASCII, until a new block begins (`in_blocks`)
 GROWTH = 10
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
@@ -57,13 +57,11 @@ TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
 TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
 TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
-JOINED_LETTER = re.compile(
-    "[\u0590-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2100-\u214f\u2c00-\u2dff\ua4d0-\uabff\ufb1d-\ufdff"
-    "\ufe70-\ufeff\U00010000-\U0001efff]"
-)
+OTHER_LETTER = re.compile(r"[^\x00-\x7f]")
 TABLE_PARTS = {"table", "thead", "tbody", "tfoot", "tr"}
 EMPTY = {"br", "hr", "img"}
 INLINE = {"a", "b", "code", "del", "em", "i", "s", "span", "strong", "sub", "sup", "u"}
+BLOCKS = TAGS - INLINE - EMPTY
 INDENTED = {"blockquote", "ol", "ul"}
 UNSEEN = {"script", "style"}  # removed with their content
 ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
@@ -266,21 +264,23 @@ def _joining():
 
 
 def in_blocks(page: str) -> str:
-    """Return HTML in which a new block begins after each `BLOCK_LETTERS` letters of some scripts.
+    """Return HTML in which no block has more than `BLOCK_LETTERS` letters other than those of ASCII.
 
-    A browser needs a time that is quadratic in the number of letters of a block if they change their direction, or are
-    joined, in a narrow column, and in the length of a word whose letters come from two fonts in turns. Such scripts
-    are those from U+0590 to U+1DFF, and most later blocks in Unicode but those of East Asia and of emoji. To a browser
-    a block within bold text or a link is still one block with the text around it, so these end before the new block and
-    begin again after it, if that needs few characters.
+    A browser needs a time that is at least quadratic in the number of letters of a block if they change their
+    direction, or are joined, in a narrow column, and in the length of a word whose letters come from two fonts in
+    turns. To a browser a block within bold text or a link is still one block with the text around it, so these end
+    before the new block and begin again after it, if that needs few characters.
     """
     if len(page) < BLOCK_LETTERS or page.isascii():
         return page
-    numbers, open_tags, pieces = count(1), [], re.split(r"(<[^>]*>)", page)
+    letters, open_tags, pieces = 0, [], re.split(r"(<[^>]*>)", page)
 
     def counted(letter):
-        if next(numbers) % BLOCK_LETTERS:
+        nonlocal letters
+        letters += 1
+        if letters < BLOCK_LETTERS:
             return letter[0]
+        letters = 0
         inline = [*takewhile(lambda tag: tag[0] in INLINE, reversed(open_tags))]
         ends, begins = "".join(f"</{name}>" for name, _ in inline), "".join(tag for _, tag in reversed(inline))
         if len(begins) > BLOCK_LETTERS:
@@ -290,13 +290,15 @@ def in_blocks(page: str) -> str:
 
     for place, piece in enumerate(pieces):
         if place % 2 == 0:
-            pieces[place] = JOINED_LETTER.sub(counted, piece)
+            pieces[place] = OTHER_LETTER.sub(counted, piece)
         elif (tag := TOKEN.fullmatch(piece)) and tag[2]:
             name, names = tag[2].lower(), [name for name, _ in open_tags]
             if not tag[1] and name not in EMPTY:
                 open_tags.append((name, piece))
             elif tag[1] and name in names:
                 del open_tags[len(names) - 1 - names[::-1].index(name) :]
+            if name in BLOCKS and INLINE.isdisjoint(names):
+                letters = 0
     return "".join(pieces)
 
 

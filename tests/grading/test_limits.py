@@ -276,6 +276,16 @@ def test_a_process_ended_for_its_own_memory_if_its_group_met_its_own_limit(tmp_p
     assert limits.ended_for_its_own(write(2, 3), write(2 + ended, 3 + met)) == expected
 
 
+def test_a_control_group_never_has_the_name_of_an_older_one_that_is_slow_to_go():
+    groups = [limits.Group(Limits()) for _ in range(2)]
+    groups[0] = limits.Group(Limits())  # Python may use the memory of the old one again
+    groups.append(limits.Group(Limits()))
+    assert len({*map(str, sum((group.folders for group in groups), []))}) == sum(len(group.folders) for group in groups)
+    assert len({len(group.folders) for group in groups}) == 1
+    for folder in limits.GROUPS.glob(f"*/mlcourse-{os.getpid()}-*"):
+        folder.rmdir()
+
+
 @pytest.mark.parametrize("memory", [0.4, 3.3, 4])
 def test_the_kernel_can_hold_any_limit_of_memory_as_it_is(memory):
     size = Limits(memory=memory).memory_bytes

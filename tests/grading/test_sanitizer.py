@@ -21,7 +21,7 @@ from coursegrader import sanitizer
 from coursegrader.formulas import mathml
 from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
 from coursegrader.protocol import NOTEBOOK_OUTPUTS, OutputBudget
-from coursegrader.sanitizer import clean, coloured, highlighted, rendered
+from coursegrader.sanitizer import clean, coloured, highlighted, in_blocks, rendered
 from coursegrader.similarity import normalised
 from unchanged import NIGHTLY
 
@@ -597,11 +597,20 @@ LETTERS = "a\u0628" * 3000
 @pytest.mark.parametrize("show", [rendered, clean, coloured, highlighted], ids=lambda show: show.__name__)
 def test_a_long_text_of_letters_that_keep_a_browser_busy_is_divided_into_blocks(show):
     # Chromium needed 30 s for it as one block
-    for letter in ("\u0628", "\U0001d4b3", "\u2c00"):
-        page = show(f"a{letter}" * 24_500)
+    for letter in ("\u0628", "\U0001d4b3", "\u2c00", "\u0100", "\u3000", "\u2603", "\u4e2d"):
+        page = show(f"a{letter}" * 24_500 + "a")
         assert max(map(len, re.split("<div></div>", page))) < 2200 and page.count(letter) == 24_500
-    assert "<div></div>" not in show("\u4e2d\u6587" * 2000)
     assert "<div></div>" not in show("a" * 24_500) + show("\u05e9\u05dc\u05d5\u05dd " * 150)
+
+
+def test_paragraphs_of_any_language_stay_as_they_are():
+    chinese, russian, greek = "\u4e2d\u6587" * 300, "\u0436" * 900, "<li>" + "\u03b1" * 800 + "</li>"
+    assert "<div></div>" not in rendered("\n\n".join([chinese, russian, "**\u0436** e " * 90] * 20))
+    assert "<div></div>" not in clean(f"<p>{chinese}</p><ul>{greek * 20}</ul>")
+
+
+def test_a_formula_in_a_paragraph_does_not_count_as_its_end():
+    assert "<div></div>" in in_blocks("<p>" + ("\u0436" * 800 + "<math><mi>x</mi></math>") * 3 + "</p>")
 
 
 @pytest.mark.parametrize(
