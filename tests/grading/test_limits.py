@@ -277,12 +277,11 @@ def test_a_process_ended_for_its_own_memory_if_its_group_met_its_own_limit(tmp_p
 
 
 def test_a_control_group_never_has_the_name_of_an_older_one_that_is_slow_to_go():
-    groups = [limits.Group(Limits()) for _ in range(2)]
-    groups[0] = limits.Group(Limits())  # Python may use the memory of the old one again
-    groups.append(limits.Group(Limits()))
-    assert len({*map(str, sum((group.folders for group in groups), []))}) == sum(len(group.folders) for group in groups)
-    assert len({len(group.folders) for group in groups}) == 1
-    for folder in limits.GROUPS.glob(f"*/mlcourse-{os.getpid()}-*"):
+    # Python uses the memory of each of these groups again for the next
+    made = [limits.Group(Limits()).folders for _ in range(4)]
+    folders = [folder for group in made for folder in group]
+    assert len({*folders}) == len(folders) and len({*map(len, made)}) == 1
+    for folder in folders:
         folder.rmdir()
 
 
