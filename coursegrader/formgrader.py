@@ -1,9 +1,10 @@
 """Close the pages of nbgrader's formgrader to addresses and texts that would run scripts or another configuration.
 
 nbgrader writes parts of an address into the scripts of its pages as they are, and into the addresses from which these
-load their tables; it writes texts of such tables into a page as HTML; and it loads a configuration, which is Python,
-from any folder that an address names. Each page of the web can send an instructor's browser to such an address, and
-the browser adds the cookie with which the Jupyter server knows the instructor.
+load their tables; it writes texts of such tables into a page as HTML; it shows a file beside a student's notebook as a
+page of its own; and it loads a configuration, which is Python, from any folder that an address names. Each page of the
+web can send an instructor's browser to such an address, and the browser adds the cookie with which the Jupyter server
+knows the instructor.
 """
 
 import os
@@ -17,6 +18,8 @@ HANDLERS = "nbgrader.server_extensions.formgrader.handlers"
 # in an address as bytes from %80
 PLAIN = "[a-z0-9_.@+/-]|%(?:20|2b|40|[89a-f][0-9a-f])"
 DOTS = r"/\.+(?:/|$)"
+# A file that was handed in beside the notebook; no page of the course needs one
+FILES = r"/submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$)."
 # nbgrader's own; its other buttons get their scripts from its files
 BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
 
@@ -62,6 +65,7 @@ def protect_formgrader() -> None:
     handlers._protected = [
         (rf"/formgrader/(?!(?i:{PLAIN})*$).*", Refused),
         (rf"/formgrader(?=.*{DOTS}).*", Refused),
+        (rf"/formgrader{FILES}.*", Refused),
         (r"/formgrader/?", OwnConfiguration),
     ]
     handlers.default_handlers[:0] = handlers._protected

@@ -416,6 +416,18 @@ def test_a_page_shows_its_table_and_runs_no_script_that_is_added_to_it(graded, a
     opened.close()
 
 
+def test_a_file_beside_a_notebook_is_no_page_of_the_formgrader(graded, address):
+    with graded.gradebook() as gradebook:
+        [notebook] = gradebook.find_submission(LAB, STUDENT).notebooks
+        number = notebook.id
+    path = graded.root / "autograded" / STUDENT / LAB / "page.html"
+    path.write_text("<script>alert(1)</script>")
+    pages = {name: status(f"{address}/formgrader/submissions/{number}/{name}") for name in ("page.html", "a/b", "next")}
+    path.unlink()
+    assert pages == {"page.html": 404, "a/b": 404, "next": 200}
+    assert status(f"{address}/formgrader/submissions/{number}") == 200
+
+
 @pytest.mark.nightly
 def test_an_honest_answer_reads_well_in_the_formgrader(opened, lab):
     page = opened("honest")
