@@ -145,17 +145,18 @@ def read_content(path):
     """
     again = "nothing was written; open it in JupyterLab, save it, and type the same again"
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise StudentError(
+                f"{path} is larger than {MAX_BYTES // 2**20} MB and would not be graded: nothing was written; open it "
+                "in JupyterLab, choose Edit, Clear Outputs of All Cells, save it, and type the same again"
+            )
         content = path.read_bytes()
-        notebook = parse(content, path)
     except OSError as error:
         raise StudentError(f"{path} cannot be read ({error.strerror}): {again}") from None
+    try:
+        notebook = parse(content, path)
     except StudentError as error:
         raise StudentError(f"{error}: {again}") from None
-    if len(content) > MAX_BYTES:
-        raise StudentError(
-            f"{path} is larger than {MAX_BYTES // 2**20} MB and would not be graded: nothing was written; open it in "
-            "JupyterLab, choose Edit, Clear Outputs of All Cells, save it, and type the same again"
-        )
     if not any(map(is_solution, notebook["cells"])):
         raise StudentError(f"{path} holds no exercise of a lab: nothing was written; name the notebook of the lab")
     return content, notebook

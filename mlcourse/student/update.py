@@ -16,11 +16,13 @@ import uuid
 import zipfile
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from mlcourse.student import StudentError
 from mlcourse.student.notebooks import (
     LAB_NAME,
+    MAX_BYTES,
     as_given,
     checksum,
     grade_id,
@@ -126,16 +128,31 @@ def find_labs(source):
     source = Path(source).expanduser()
     if source.is_dir():
         notebooks = [path for path in source.rglob("lab-*.ipynb") if path.is_file()]
-        files = {path.relative_to(source.parent).as_posix(): path.read_bytes for path in notebooks}
+        files = {
+            path.relative_to(source.parent).as_posix(): partial(_within, source, path.stat().st_size, path.read_bytes)
+            for path in notebooks
+        }
         return _choose(files, source)
     try:
         with zipfile.ZipFile(source) as archive:
-            files = {name: lambda name=name: archive.read(name) for name in archive.namelist()}
+            files = {
+                one.filename: partial(_within, source, one.file_size, archive.read, one) for one in archive.infolist()
+            }
             return _choose(files, source)
     except FileNotFoundError:
         raise StudentError(f"there is no file or folder {source}: name the one with the new labs") from None
     except BROKEN_ZIP as error:
         raise StudentError(f"{source} is not a zip archive that can be read ({error}): download it again") from None
+
+
+def _within(source, size, read, *arguments):
+    """Read a notebook of this size, unless no lab is so large."""
+    if size > MAX_BYTES:
+        raise StudentError(
+            f"a notebook in {source} is larger than {MAX_BYTES // 2**20} MB, which no lab is: nothing has been changed; "
+            "download the labs again"
+        )
+    return read(*arguments)
 
 
 def _choose(files, source):

@@ -333,6 +333,22 @@ def test_a_source_without_labs_is_one_clear_error(copy_of_course, tmp_path, name
     assert message in said and len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize("kind", ["an archive", "a folder"])
+def test_a_lab_that_is_larger_than_any_is_one_clear_error(copy_of_course, tmp_path, kind):
+    path, size = f"labs/{LAB}/{LAB}.ipynb", 20 * 2**20 + 1
+    source = tmp_path / "new.zip"
+    if kind == "an archive":
+        with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr(path, b" " * size)
+    else:
+        (source / path).parent.mkdir(parents=True)
+        (source / path).write_bytes(b" " * size)
+    before = contents(copy_of_course)
+    said = update(source)
+    assert "is larger than 20 MB" in said and "nothing has been changed" in said and len(said.splitlines()) == 1
+    assert contents(copy_of_course) == before
+
+
 @pytest.mark.parametrize("fault", ["damaged", "encrypted", "packed in an unknown way"])
 def test_an_archive_whose_files_cannot_be_read_is_one_clear_error(copy_of_course, tmp_path, fault):
     archive = tmp_path / "course.zip"
