@@ -4,7 +4,8 @@ nbgrader writes parts of an address into the scripts of its pages as they are, a
 load their tables; it writes texts of such tables into a page as HTML; it shows a file beside a student's notebook as a
 page of its own; and it loads a configuration, which is Python, from any folder that an address names. Each page of the
 web can send an instructor's browser to such an address, and the browser adds the cookie with which the Jupyter server
-knows the instructor.
+knows the instructor. Its extension of JupyterLab runs each command that a page in the formgrader's frame sends, of
+whatever site the page is.
 """
 
 import os
@@ -25,7 +26,7 @@ BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames(
 
 
 def protect_formgrader() -> None:
-    """Refuse such addresses in the formgrader of this process, and allow its pages no scripts but nbgrader's.
+    """Refuse such addresses in this process, added scripts in the formgrader, and other sites in JupyterLab's frames.
 
     ``nbgrader_config.py`` calls this. The formgrader loads it before it registers its pages. Elsewhere than in a
     Jupyter server, this does nothing.
@@ -33,6 +34,7 @@ def protect_formgrader() -> None:
     handlers = sys.modules.get(HANDLERS)
     if handlers is None or hasattr(handlers, "_protected"):
         return
+    from jupyter_server.base.handlers import AuthenticatedHandler
     from tornado import web
 
     class Refused(handlers.BaseHandler):
@@ -61,6 +63,8 @@ def protect_formgrader() -> None:
         self.add_header("Content-Security-Policy", policy(nonce))
         return render(self, name, **values).replace("<script", f'<script nonce="{nonce}"')
 
+    general = AuthenticatedHandler.content_security_policy.fget
+    AuthenticatedHandler.content_security_policy = property(lambda self: f"{general(self)}; frame-src 'self' blob:")
     handlers.BaseHandler.render = render_with_policy
     handlers._protected = [
         (rf"/formgrader/(?!(?i:{PLAIN})*$).*", Refused),

@@ -115,6 +115,8 @@ def clean(
         attributes=ATTRIBUTES,
         attribute_filter=_attribute,
         url_schemes={"http", "https", "mailto", "data"},
+        # Within JupyterLab, the site of a link that opens in the formgrader's frame could run any of its commands
+        set_tag_attribute_values={"a": {"target": "_blank"}},
         link_rel="noopener noreferrer nofollow",
     )
     # HTML opens a link or bold text again in each block that closes it

@@ -416,6 +416,23 @@ def test_a_page_shows_its_table_and_runs_no_script_that_is_added_to_it(graded, a
     opened.close()
 
 
+def test_no_other_site_opens_in_the_frame_of_the_formgrader_in_jupyterlab(graded, address, chromium):
+    # nbgrader would run each command that such a site sends: open a notebook, run its cells
+    page, forbidden = chromium.new_page(), []
+    page.on("console", lambda message: forbidden.append(message.text) if message.type == "error" else None)
+    page.goto(f"{address}/lab?formgrader=true")
+    page.locator("iframe").wait_for()
+    [frame] = [frame for frame in page.frames if frame.parent_frame]
+    frame.wait_for_load_state()
+    frame.wait_for_url("**/formgrader/**")
+    elsewhere = address.replace("localhost", "127.0.0.1")
+    assert elsewhere != address
+    frame.evaluate("url => { location = url }", f"{elsewhere}/api")
+    page.wait_for_timeout(1000)
+    page.close()
+    assert any("frame-src" in text for text in forbidden)
+
+
 def test_a_file_beside_a_notebook_is_no_page_of_the_formgrader(graded, address):
     with graded.gradebook() as gradebook:
         [notebook] = gradebook.find_submission(LAB, STUDENT).notebooks

@@ -225,8 +225,10 @@ def test_a_link_to_the_server_of_who_reads_cannot_be_clicked(address):
 @pytest.mark.parametrize(
     "address", ["https://scikit-learn.org/stable/user_guide.html?a=b#c", "http://example.org:80", "mailto:a@b.org"]
 )
-def test_a_link_to_another_site_tells_it_nothing(address):
-    assert rendered(f"[x]({address})").strip() == f'<p><a href="{address}" rel="noopener noreferrer nofollow">x</a></p>'
+def test_a_link_opens_another_site_in_a_tab_of_its_own_and_tells_it_nothing(address):
+    link = f'<a href="{address}" target="_blank" rel="noopener noreferrer nofollow">x</a>'
+    assert rendered(f"[x]({address})").strip() == f"<p>{link}</p>"
+    assert clean(f'<a target="_top" href="{address}">x</a>') == link
 
 
 @pytest.mark.parametrize("written", [highlighted, coloured])
