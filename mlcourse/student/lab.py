@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlcourse.student import StudentError, course_folder
-from mlcourse.student.notebooks import LAB_NAME, as_given, grader, has_passed, is_solution, is_test, read
+from mlcourse.student.notebooks import LAB_NAME, as_given, grader, has_passed, is_solution, is_test, read, write
 from mlcourse.student.submit import where_to_hand_in
 
 SETTINGS = Path(__file__).parent / "jupyter"
@@ -130,7 +130,7 @@ def write_page(labs):
     labs_read = [read_progress(path) for path in notebooks if path.exists()]
     page = make_page(labs_read, where_to_hand_in(labs.parent))
     try:
-        (labs / PAGE).write_text(page, encoding="utf-8")
+        write(labs / PAGE, page.encode())
     except OSError as error:
         raise StudentError(f"{labs / PAGE} cannot be written ({error.strerror}): see `mlcourse doctor`") from None
 

@@ -7,7 +7,9 @@ identifier of every other cell is the hash of its text.
 import hashlib
 import json
 import math
+import os
 import re
+import tempfile
 
 from mlcourse.student import StudentError
 
@@ -48,6 +50,25 @@ def parse(text, where):
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise StudentError(f"{where} is not a notebook that can be read ({reason})") from None
     return notebook
+
+
+def write(path, content):
+    """Write bytes to a file in one step, so that there is a whole one at any time; never through a link.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written. Then the file is as it was.
+    """
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(draft, path.stat().st_mode if path.exists() else 0o644)
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
 
 
 def _complete(cell):

@@ -9,6 +9,7 @@ Check cells that are missing show in the points: each exercise states its own, a
 import contextlib
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -29,6 +30,7 @@ from mlcourse.student.notebooks import (
     is_solution,
     is_test,
     parse,
+    write,
 )
 
 FOLDER = "hand-in"
@@ -370,22 +372,21 @@ def write_file(root, name, content):
         If it cannot be written. An older file is still there.
     """
     path, kept = root / FOLDER / f"{HAND_IN}{name}.ipynb", None
-    draft = path.with_suffix(".draft")
     try:
         path.parent.mkdir(exist_ok=True)
         if path.exists() and path.read_bytes() == content:
             return path, None
-        draft.write_bytes(content)
         if path.exists():
             date = time.strftime("%Y-%m-%d-%H%M%S", time.localtime(path.stat().st_mtime))
             kept = path.with_name(f"{name}-{date}.ipynb")
             while kept.exists():
                 kept = kept.with_stem(f"{kept.stem}-2")
-            path.rename(kept)
-        os.replace(draft, path)
+            shutil.copy2(path, kept)
+        write(path, content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+        if kept is not None:
+            with contextlib.suppress(OSError):
+                kept.unlink()
         raise StudentError(
             f"{path} cannot be written ({error.strerror}): look at the permissions of {path.parent}, then type the "
             "same again"

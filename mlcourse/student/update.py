@@ -32,6 +32,7 @@ from mlcourse.student.notebooks import (
     parse,
     read,
     to_text,
+    write,
 )
 
 NOTE = """**`mlcourse update`:** exercise `{name}` has changed, and you had answered it already. The next cell holds \
@@ -149,8 +150,8 @@ def _within(source, size, read, *arguments):
     """Read a notebook of this size, unless no lab is so large."""
     if size > MAX_BYTES:
         raise StudentError(
-            f"a notebook in {source} is larger than {MAX_BYTES // 2**20} MB, which no lab is: nothing has been changed; "
-            "download the labs again"
+            f"a notebook in {source} is larger than {MAX_BYTES // 2**20} MB, which no lab is: nothing has been "
+            "changed; download the labs again"
         )
     return read(*arguments)
 
@@ -342,11 +343,8 @@ def back_up(merged):
 
 
 def _write(lab):
-    """Write a notebook in one step, so that there is a whole one at any time."""
     lab.path.parent.mkdir(parents=True, exist_ok=True)
-    draft = lab.path.with_suffix(".update")
-    draft.write_text(lab.text, encoding="utf-8", newline="\n")
-    os.replace(draft, lab.path)
+    write(lab.path, lab.text.encode())
 
 
 def _update_by_git(root):

@@ -1,5 +1,6 @@
 """`mlcourse submit` says how far a lab is, and writes the one file to hand in."""
 
+import errno
 import json
 import os
 import time
@@ -331,6 +332,30 @@ def test_a_file_in_the_place_of_the_folder_is_one_clear_error(quick):
     (quick / "hand-in").write_text("mine")
     assert "cannot be written" in refused("1")
     assert (quick / "hand-in").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_the_older_file_as_it_was(quick, capsys, monkeypatch):
+    hand_in(capsys, "1")
+    before = files(quick)
+    save(opening(), quick)
+
+    def no_room(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(submit, "write", no_room)
+    assert "cannot be written (No space left on device)" in refused("1")
+    assert files(quick) == before
+
+
+def test_what_a_link_in_the_place_of_the_file_points_to_stays_as_it_is(quick, capsys):
+    mine = quick / "mine"
+    mine.write_text("mine")
+    written = quick / "hand-in" / f"HAND-IN-{LAB}.ipynb"
+    written.parent.mkdir()
+    written.symlink_to(mine)
+    hand_in(capsys, "1")
+    assert mine.read_text() == "mine" and not written.is_symlink()
+    assert written.read_bytes() == (quick / "labs" / LAB / f"{LAB}.ipynb").read_bytes()
 
 
 def test_the_sentence_of_the_instructor_ends_what_is_printed(quick, capsys):
