@@ -22,7 +22,6 @@ from coursegrader import sanitizer
 from coursegrader.deadlines import LatePenalty
 from coursegrader.exchange import Collect, ReleaseFeedback
 from coursegrader.feedback import FeedbackPage
-from coursegrader.formgrader import protect_formgrader
 from coursegrader.preprocessors import (
     DrawAnew,
     GradeInSandbox,
@@ -33,6 +32,7 @@ from coursegrader.preprocessors import (
     ShowWithinLimits,
 )
 from coursegrader.submissions import ReadSubmission, before_grading
+from mlcourse.student.nbgrader_pages import protect
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
@@ -106,4 +106,4 @@ c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])
 
 # No link or text may run a script in the formgrader, and no link may have it load another configuration.
-protect_formgrader()
+protect()

@@ -49,7 +49,7 @@ FORMULA_OVERHEAD = 40  # characters that each formula counts besides its own
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 LINK_CHARACTERS = 2000
-BLOCK_LETTERS = 1000  # other than those of ASCII, until a new block begins (`in_blocks`)
+BLOCK_LETTERS = 1000  # other than those that ASCII prints, until a new block begins (`in_blocks`)
 GROWTH = 10
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
@@ -57,7 +57,7 @@ TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 TAGS = {"a", "b", "blockquote", "br", "caption", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"}
 TAGS |= {"i", "img", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "u", "ul"}
 TAGS |= {"table", "tbody", "td", "tfoot", "th", "thead", "tr"}
-OTHER_LETTER = re.compile(r"[^\x00-\x7f]")
+OTHER_LETTER = re.compile(r"[^\x20-\x7e\t\n\r]")
 TABLE_PARTS = {"table", "thead", "tbody", "tfoot", "tr"}
 EMPTY = {"br", "hr", "img"}
 INLINE = {"a", "b", "code", "del", "em", "i", "s", "span", "strong", "sub", "sup", "u"}
@@ -266,14 +266,14 @@ def _joining():
 
 
 def in_blocks(page: str) -> str:
-    """Return HTML in which no block has more than `BLOCK_LETTERS` letters other than those of ASCII.
+    """Return HTML in which no block has more than `BLOCK_LETTERS` letters other than those that ASCII prints.
 
     A browser needs a time that is at least quadratic in the number of letters of a block if they change their
     direction, or are joined, in a narrow column, and in the length of a word whose letters come from two fonts in
     turns. To a browser a block within bold text or a link is still one block with the text around it, so these end
     before the new block and begin again after it, if that needs few characters.
     """
-    if len(page) < BLOCK_LETTERS or page.isascii():
+    if len(page) < BLOCK_LETTERS:
         return page
     letters, open_tags, pieces = 0, [], re.split(r"(<[^>]*>)", page)
 

@@ -237,6 +237,11 @@ def frame(
         raise CheckFailed(f"{what}: expected a value in every row, got missing values in {_names(missing)}")
     # Sorted without its index, which may have the name of a column
     plain = [table[columns].reset_index(drop=True) for table in (actual, expected)]
+    # Categories may have an order of their own
+    plain = [
+        table.astype({column: object for column in columns if isinstance(table[column].dtype, pd.CategoricalDtype)})
+        for table in plain
+    ]
     ordered = [table.sort_values(columns, ignore_index=True) for table in plain]
     try:
         pd.testing.assert_frame_equal(*ordered, check_dtype=False, check_names=False, rtol=rtol, atol=atol)

@@ -3,6 +3,7 @@
 Nothing that students write runs in the browser, and an honest answer looks as intended.
 """
 
+import contextlib
 import html
 import http.client
 import os
@@ -106,21 +107,28 @@ def lab(tmp_path_factory, bubblewrap):
     return lab
 
 
-@pytest.fixture(scope="module")
-def address(lab):
-    """The address of a Jupyter server that runs in the folder of the course."""
-    log = lab.root / "server.log"
+@contextlib.contextmanager
+def jupyter_server(folder):
+    """Run a Jupyter server in a folder; return its address."""
+    log = folder / "server.log"
     options = ["--no-browser", "--ServerApp.token=", "--ServerApp.password=", "--ServerApp.port=0", "--allow-root"]
-    runtime = {"JUPYTER_RUNTIME_DIR": str(lab.root / "runtime")}
+    runtime = {"JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
     with log.open("w") as file:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyter_server", *options], cwd=lab.root, stderr=file, env={**os.environ, **runtime}
+            [sys.executable, "-m", "jupyter_server", *options], cwd=folder, stderr=file, env={**os.environ, **runtime}
         )
     try:
-        yield served(lab.root / "runtime", server, log)
+        yield served(folder / "runtime", server, log)
     finally:
         server.terminate()
         server.wait()
+
+
+@pytest.fixture(scope="module")
+def address(lab):
+    """The address of a Jupyter server that runs in the folder of the course."""
+    with jupyter_server(lab.root) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +324,37 @@ def test_an_address_cannot_have_a_configuration_loaded(lab, address, tmp_path):
     assert status(f"{address}/formgrader?path={tmp_path}") == 404
     assert status(f"{address}/formgrader/?path={tmp_path}") == 404
     assert not (tmp_path / "ran").exists()
+    (tmp_path / "link").symlink_to(lab.root)  # somebody could let it lead elsewhere later
+    assert status(f"{address}/formgrader?path={tmp_path / 'link'}") == 404
     assert status(f"{address}/formgrader?path={lab.root}") == 200
+
+
+def test_a_server_in_any_folder_of_the_environment_refuses_them_too(tmp_path):
+    (tmp_path / "nbgrader_config.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (tmp_path / "course").mkdir()
+    with jupyter_server(tmp_path / "course") as address:
+        assert status(f"{address}/formgrader/manage_students/%22%3Balert(1)%2F%2F") == 404
+        assert status(f"{address}/formgrader?path={tmp_path}") == 404
+        assert status(f"{address}/formgrader/manage_students/x") == 200
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_notebook_that_is_saved_is_written_into_no_other_file(lab, address):
+    notebook = nbformat.v4.new_notebook(metadata={"jupytext": {"formats": "ipynb,py:percent"}})
+    answer = requests.put(
+        f"{address}/api/contents/saved.ipynb", json={"type": "notebook", "content": notebook}, timeout=30
+    )
+    assert answer.status_code == 201, answer.text
+    assert [path.name for path in lab.root.glob("saved.*")] == ["saved.ipynb"]
+    (lab.root / "saved.ipynb").unlink()
+
+
+@pytest.mark.parametrize(
+    "path", ["nbgrader_version?version=<img src=x onerror=alert(1)>", "formgrader/api/students", "courses"]
+)
+def test_what_nbgrader_answers_as_data_is_no_page(address, path):
+    answer = requests.get(f"{address}/{path}", timeout=30)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/plain; charset=UTF-8")
 
 
 def test_a_page_of_the_formgrader_does_not_take_what_a_student_handed_in_for_its_table(lab, address, chromium):

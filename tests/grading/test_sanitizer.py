@@ -151,7 +151,7 @@ def test_a_table_of_pandas_keeps_its_cells():
 def test_nothing_that_a_student_writes_has_a_class_a_style_a_name_or_an_action(page, written):
     shown = written(page)
     assert "cover" in shown
-    assert set(re.findall(r'([\w-]+)="', shown)) <= {"rel"}
+    assert set(re.findall(r'([\w-]+)="', shown)) <= {"rel", "target"}
 
 
 @pytest.mark.parametrize(
@@ -599,7 +599,7 @@ LETTERS = "a\u0628" * 3000
 @pytest.mark.parametrize("show", [rendered, clean, coloured, highlighted], ids=lambda show: show.__name__)
 def test_a_long_text_of_letters_that_keep_a_browser_busy_is_divided_into_blocks(show):
     # Chromium needed 30 s for it as one block
-    for letter in ("\u0628", "\U0001d4b3", "\u2c00", "\u0100", "\u3000", "\u2603", "\u4e2d"):
+    for letter in ("\u0628", "\U0001d4b3", "\u2c00", "\u0100", "\u3000", "\u2603", "\u4e2d", "\x7f"):
         page = show(f"a{letter}" * 24_500 + "a")
         assert max(map(len, re.split("<div></div>", page))) < 2200 and page.count(letter) == 24_500
     assert "<div></div>" not in show("a" * 24_500) + show("\u05e9\u05dc\u05d5\u05dd " * 150)

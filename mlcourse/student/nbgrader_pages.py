@@ -1,0 +1,123 @@
+"""Close nbgrader's pages in a Jupyter server to addresses and texts that would run scripts or another configuration.
+
+Each page of the web can send a browser to an address of the Jupyter server, and the browser adds the cookie with which
+the server knows its user. nbgrader answers some addresses with a part of them, as HTML. Its formgrader writes parts of
+an address into the scripts of its pages as they are, and into the addresses from which these load their tables; it
+writes texts of such tables into a page as HTML; it shows a file beside a student's notebook as a page of its own; and
+it loads a configuration, which is Python, from any folder that an address names. Its extension of JupyterLab runs each
+command that a page in the formgrader's frame sends, of whatever site the page is.
+
+This is an extension of the Jupyter server, switched on in the environment (``nbgrader_pages.json``). Extensions load in
+the order of their names, so it comes before those of nbgrader. The same file switches off that of jupytext, which
+writes a saved notebook into each file that the notebook names.
+"""
+
+import base64
+import hashlib
+import importlib
+import os
+import secrets
+import sys
+
+PLACE = "nbgrader.server_extensions."
+# What labs, notebooks, students and files of the formgrader are named with: other letters than those of ASCII stand
+# in an address as bytes from %80
+PLAIN = "[a-z0-9_.@+/-]|%(?:20|2b|40|[89a-f][0-9a-f])"
+DOTS = r"/\.+(?:/|$)"
+# A file that was handed in beside the notebook; no page of the course needs one
+FILES = r"/submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$)."
+# nbgrader's own; its other buttons get their scripts from its files
+BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
+
+
+def _jupyter_server_extension_points():
+    return [{"module": "mlcourse.student.nbgrader_pages"}]
+
+
+def _load_jupyter_server_extension(app):
+    for name, is_on in app.jpserver_extensions.items():
+        if is_on and name.startswith(PLACE):
+            importlib.import_module(f"{name}.handlers")
+    protect()
+
+
+def protect() -> None:
+    """Close the pages of those extensions of nbgrader that are loaded but have not registered their pages yet."""
+    for name in ("assignment_list", "course_list", "validate_assignment"):
+        if (module := sys.modules.get(f"{PLACE}{name}.handlers")) and not hasattr(module, "_protected"):
+            module._protected = True
+            _answer_in_plain_text(module.default_handlers)
+    module = sys.modules.get(f"{PLACE}formgrader.handlers")
+    if module and not hasattr(module, "_protected"):
+        module._protected = True
+        _answer_in_plain_text(importlib.import_module(f"{PLACE}formgrader.apihandlers").default_handlers)
+        _protect_formgrader(module)
+
+
+def _answer_in_plain_text(pages):
+    """Let pages say that their answers are no HTML. Some scripts of nbgrader expect text, not JSON."""
+    for handler in {page[1] for page in pages}:
+
+        def set_default_headers(self, general=handler.set_default_headers):
+            general(self)
+            self.set_header("Content-Type", "text/plain; charset=UTF-8")
+
+        handler.set_default_headers = set_default_headers
+
+
+def _protect_formgrader(handlers):
+    """Refuse hostile addresses, scripts that are added to a page, and other sites in JupyterLab's frames."""
+    from jupyter_server.base.handlers import AuthenticatedHandler
+    from tornado import web
+
+    class Refused(handlers.BaseHandler):
+        """A page that does not exist."""
+
+        def prepare(self):
+            self.set_status(404)
+            self.set_header("Content-Type", "text/plain")
+            self.finish("The formgrader has no page with this address.")
+
+    class Start(handlers.BaseHandler):
+        """The start of the formgrader, for the course in the folder of this server alone."""
+
+        @web.authenticated
+        def get(self):
+            path = self.get_argument("path", "")
+            if path and os.path.abspath(path) != os.path.abspath(self.coursedir.root):
+                raise web.HTTPError(404, "for the formgrader of another course, start a Jupyter server in its folder")
+            self.redirect(f"{self.base_url}/formgrader/manage_assignments")
+
+    render = handlers.BaseHandler.render
+
+    def render_with_policy(self, name, **values):
+        """Render a template of nbgrader so that the scripts in it run, and none that is added to the page later."""
+        nonce = secrets.token_urlsafe()
+        self.add_header("Content-Security-Policy", policy(nonce))
+        return render(self, name, **values).replace("<script", f'<script nonce="{nonce}"')
+
+    general = AuthenticatedHandler.content_security_policy.fget
+    AuthenticatedHandler.content_security_policy = property(lambda self: f"{general(self)}; frame-src 'self' blob:")
+    handlers.BaseHandler.render = render_with_policy
+    handlers.default_handlers[:0] = [
+        (rf"/formgrader/(?!(?i:{PLAIN})*$).*", Refused),
+        (rf"/formgrader(?=.*{DOTS}).*", Refused),
+        (rf"/formgrader{FILES}.*", Refused),
+        (r"/formgrader/?", Start),
+    ]
+
+
+def policy(nonce: str) -> str:
+    """Return the content security policy of a page whose own scripts have the nonce, besides that of Jupyter."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in BUTTONS]
+    buttons = " ".join(f"'sha256-{digest}'" for digest in digests)
+    parts = [
+        "default-src 'self'",
+        f"script-src 'nonce-{nonce}' 'unsafe-hashes' {buttons}",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+    ]
+    return "; ".join(parts)
