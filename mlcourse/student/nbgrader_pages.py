@@ -8,7 +8,7 @@ it loads a configuration, which is Python, from any folder that an address names
 command that a page in the formgrader's frame sends, of whatever site the page is.
 
 This is an extension of the Jupyter server, switched on in the environment (``nbgrader_pages.json``). Extensions load in
-the order of their names, so it comes before those of nbgrader. The same file switches off that of jupytext, which
+the order of their names, so it comes before those of nbgrader. The same file switches off that of Jupytext, which
 writes a saved notebook into each file that the notebook names.
 """
 

@@ -340,9 +340,16 @@ def test_a_server_in_any_folder_of_the_environment_refuses_them_too(tmp_path):
 
 
 def test_a_notebook_that_is_saved_is_written_into_no_other_file(lab, address):
-    notebook = nbformat.v4.new_notebook(metadata={"jupytext": {"formats": "ipynb,py:percent"}})
-    answer = requests.put(
-        f"{address}/api/contents/saved.ipynb", json={"type": "notebook", "content": notebook}, timeout=30
+    session = requests.Session()
+    session.get(f"{address}/formgrader/manage_students", timeout=30)
+    answer = session.put(
+        f"{address}/api/contents/saved.ipynb",
+        json={
+            "type": "notebook",
+            "content": nbformat.v4.new_notebook(metadata={"jupytext": {"formats": "ipynb,py:percent"}}),
+        },
+        headers={"X-XSRFToken": session.cookies["_xsrf"]},
+        timeout=30,
     )
     assert answer.status_code == 201, answer.text
     assert [path.name for path in lab.root.glob("saved.*")] == ["saved.ipynb"]
