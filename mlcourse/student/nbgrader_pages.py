@@ -9,7 +9,8 @@ command that a page in the formgrader's frame sends, of whatever site the page i
 
 This is an extension of the Jupyter server, switched on in the environment (``nbgrader_pages.json``). Extensions load in
 the order of their names, so it comes before those of nbgrader. The same file switches off that of Jupytext, which
-writes a saved notebook into each file that the notebook names.
+writes a saved notebook into each file that the notebook names. ``viewers.json`` switches off JupyterLab's figures of
+Vega: such a figure in a notebook that is only opened can read any file of the server and send it elsewhere.
 """
 
 import base64
@@ -26,6 +27,9 @@ PLAIN = "[a-z0-9_.@+/-]|%(?:20|2b|40|[89a-f][0-9a-f])"
 DOTS = r"/\.+(?:/|$)"
 # A file that was handed in beside the notebook; no page of the course needs one
 FILES = r"/submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$)."
+# For JupyterLab, where a reader opens notebooks of others; the kernels answer by web sockets
+OWN = "'self' data: blob:"
+NOTHING_ELSEWHERE = f"frame-src 'self' blob:; connect-src {OWN} ws: wss:; img-src {OWN}; media-src {OWN}"
 # nbgrader's own; its other buttons get their scripts from its files
 BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
 
@@ -66,7 +70,7 @@ def _answer_in_plain_text(pages):
 
 
 def _protect_formgrader(handlers):
-    """Refuse hostile addresses, scripts that are added to a page, and other sites in JupyterLab's frames."""
+    """Refuse hostile addresses, scripts that are added to a page, and what JupyterLab would fetch from other sites."""
     from jupyter_server.base.handlers import AuthenticatedHandler
     from tornado import web
 
@@ -97,7 +101,7 @@ def _protect_formgrader(handlers):
         return render(self, name, **values).replace("<script", f'<script nonce="{nonce}"')
 
     general = AuthenticatedHandler.content_security_policy.fget
-    AuthenticatedHandler.content_security_policy = property(lambda self: f"{general(self)}; frame-src 'self' blob:")
+    AuthenticatedHandler.content_security_policy = property(lambda self: f"{general(self)}; {NOTHING_ELSEWHERE}")
     handlers.BaseHandler.render = render_with_policy
     handlers.default_handlers[:0] = [
         (rf"/formgrader/(?!(?i:{PLAIN})*$).*", Refused),

@@ -112,10 +112,10 @@ def jupyter_server(folder):
     """Run a Jupyter server in a folder; return its address."""
     log = folder / "server.log"
     options = ["--no-browser", "--ServerApp.token=", "--ServerApp.password=", "--ServerApp.port=0", "--allow-root"]
-    runtime = {"JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
+    places = {"JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces")}
     with log.open("w") as file:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyter_server", *options], cwd=folder, stderr=file, env={**os.environ, **runtime}
+            [sys.executable, "-m", "jupyter_server", *options], cwd=folder, stderr=file, env={**os.environ, **places}
         )
     try:
         yield served(folder / "runtime", server, log)
@@ -476,6 +476,37 @@ def test_no_other_site_opens_in_the_frame_of_the_formgrader_in_jupyterlab(graded
     page.wait_for_timeout(1000)
     page.close()
     assert any("frame-src" in text for text in forbidden)
+
+
+def test_a_notebook_that_is_opened_in_jupyterlab_asks_no_other_site_and_its_cells_run(lab, address, chromium):
+    elsewhere = address.replace("localhost", "127.0.0.1")
+    figure = {
+        "$schema": "https://vega.github.io/schema/vega/v5.json",
+        "data": [{"name": "read", "url": f"{elsewhere}/vega"}],
+        "marks": [{"type": "text", "encode": {"update": {"text": {"value": "a figure"}}}}],
+    }
+    shown = {"application/vnd.vega.v5+json": figure, "text/plain": "the text"}
+    outputs = [
+        nbformat.v4.new_output("display_data", data=shown),
+        nbformat.v4.new_output("display_data", data={"text/html": f"<b>a picture</b><img src='{elsewhere}/picture'>"}),
+    ]
+    cells = [nbformat.v4.new_code_cell("1", outputs=outputs), nbformat.v4.new_code_cell("print(6 * 111)")]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(notebook, lab.root / "opened.ipynb")
+    page, answered = chromium.new_page(), []
+    page.on("response", lambda response: answered.append(response.url))
+    page.goto(f"{address}/lab/tree/opened.ipynb")
+    page.get_by_text("a picture").wait_for()
+    page.get_by_text("the text").wait_for()
+    indicator = page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+    indicator.wait_for(state="attached", timeout=120_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.get_by_text("666").wait_for()
+    page.close()
+    (lab.root / "opened.ipynb").unlink()
+    assert not [url for url in answered if url.startswith(elsewhere)]
 
 
 def test_a_file_beside_a_notebook_is_no_page_of_the_formgrader(graded, address):
