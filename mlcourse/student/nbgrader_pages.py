@@ -10,7 +10,8 @@ command that a page in the formgrader's frame sends, of whatever site the page i
 This is an extension of the Jupyter server, switched on in the environment (``nbgrader_pages.json``). Extensions load in
 the order of their names, so it comes before those of nbgrader. The same file switches off that of Jupytext, which
 writes a saved notebook into each file that the notebook names. ``viewers.json`` switches off JupyterLab's figures of
-Vega: such a figure in a notebook that is only opened can read any file of the server and send it elsewhere.
+Vega: such a figure in a notebook that is only opened can read any file of the server and send it elsewhere. Notebook 7
+shows it all the same, so its pages are off, too, and JupyterLab opens what nbgrader links to there.
 """
 
 import base64
@@ -19,6 +20,9 @@ import importlib
 import os
 import secrets
 import sys
+
+from jupyter_server.utils import url_path_join
+from tornado.web import RedirectHandler
 
 PLACE = "nbgrader.server_extensions."
 # What labs, notebooks, students and files of the formgrader are named with: other letters than those of ASCII stand
@@ -43,6 +47,12 @@ def _load_jupyter_server_extension(app):
         if is_on and name.startswith(PLACE):
             importlib.import_module(f"{name}.handlers")
     protect()
+    if not app.jpserver_extensions.get("notebook"):
+        base = app.web_app.settings["base_url"]
+        pages = [
+            (url_path_join(base, "notebooks", "(.*)"), RedirectHandler, {"url": url_path_join(base, "lab/tree/{0}")})
+        ]
+        app.web_app.add_handlers(".*$", pages)
 
 
 def protect() -> None:
