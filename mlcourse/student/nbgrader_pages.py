@@ -50,7 +50,11 @@ def _load_jupyter_server_extension(app):
     if not app.jpserver_extensions.get("notebook"):
         base = app.web_app.settings["base_url"]
         pages = [
-            (url_path_join(base, "notebooks", "(.*)"), RedirectHandler, {"url": url_path_join(base, "lab/tree/{0}")})
+            (
+                url_path_join(base, "notebooks", "(.*)"),
+                RedirectHandler,
+                {"url": url_path_join(base, "lab/tree/{0}"), "permanent": False},
+            )
         ]
         app.web_app.add_handlers(".*$", pages)
 

@@ -517,7 +517,7 @@ def test_a_notebook_that_is_opened_in_jupyterlab_asks_no_other_site_and_its_cell
 
 def test_what_nbgrader_opens_as_a_notebook_opens_in_jupyterlab(address):
     answer = requests.get(f"{address}/notebooks/autograded/{STUDENT}/lab.ipynb", timeout=30, allow_redirects=False)
-    assert answer.status_code == 301
+    assert answer.status_code == 302
     assert answer.headers["Location"] == f"/lab/tree/autograded/{STUDENT}/lab.ipynb"
 
 
