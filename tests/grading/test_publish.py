@@ -681,3 +681,9 @@ def test_a_published_lab_runs_and_can_be_validated(published, monkeypatch):
         cell.source = answers.get(grade_id(cell), cell.source)
     nbformat.write(notebook, path)
     assert Validator().validate(str(path)) == {}
+
+
+def test_the_environment_of_a_student_has_the_same_settings_for_jupyter(course, published):
+    read = [tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in (ROOT, published)]
+    own, students = [one["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"] for one in read]
+    assert own == students and all((published / path).is_file() for path in students)
