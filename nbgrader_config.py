@@ -32,7 +32,7 @@ from coursegrader.preprocessors import (
     ShowWithinLimits,
 )
 from coursegrader.submissions import ReadSubmission, before_grading
-from mlcourse.student.nbgrader_pages import protect
+from mlcourse.student.nbgrader_pages import csp_hash, protect
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
 
@@ -97,7 +97,7 @@ c.HTMLExporter.filters = {
     "highlight_code": sanitizer.highlighted,
     "ansi2html": sanitizer.coloured,
     "mathjax_itself": sanitizer.mathjax,
-    "csp_hash": sanitizer.csp_hash,
+    "csp_hash": csp_hash,
     "nbgrader_scripts": sanitizer.nbgrader_scripts,
 }
 c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
@@ -105,5 +105,6 @@ c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
 # The formgrader loads the course's own MathJax: nbconvert finds the template for its head on this path.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])
 
-# No link or text may run a script in the formgrader, and no link may have it load another configuration.
+# No link or text may run a script in the formgrader, and no link may have it load another configuration. The server
+# does this already, unless its environment was set up before the course brought its own settings for Jupyter.
 protect()

@@ -5,7 +5,6 @@ import errno
 import importlib.util
 import os
 import stat
-import tempfile
 import traceback
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from coursegrader import GradingError
+from mlcourse.student.notebooks import write
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither
@@ -76,21 +76,7 @@ def write_whole(path: Path, content: str | bytes, encoding: str = "utf-8", error
         if path.exists() and not path.is_file():  # such as /dev/stdout, which nothing may replace
             path.write_bytes(content)
             return
-        descriptor, part = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            os.chmod(part, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
-
-
-def _umask():
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
+        write(path, content)
 
 
 @contextlib.contextmanager

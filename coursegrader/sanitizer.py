@@ -5,9 +5,7 @@ is proportional to the length of the text: text that would take longer is simpli
 stay as they are, for MathJax, or become MathML.
 """
 
-import base64
 import functools
-import hashlib
 import html
 import importlib.util
 import math
@@ -569,11 +567,6 @@ def nbgrader_scripts(name: str) -> list[str]:
         r'<script[^>]*>(.+?)</script>|\bonclick="(.+?)"', (FORMGRADER / name).read_text("utf-8"), re.DOTALL
     )
     return [script or action for script, action in found]
-
-
-def csp_hash(script: str) -> str:
-    """Return the hash that allows a script in a content security policy: a filter of the course's own templates."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 # Code and its output

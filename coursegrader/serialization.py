@@ -32,6 +32,9 @@ PANDAS = 50  # values that a column or an index counts for, since it takes as lo
 MAX_LENGTH = 20 * MAX_ITEMS  # of values whose items need no memory, such as ranges
 
 _NUMPY_KINDS = "biufcUSmM"
+# The longest that a unit of time can be; other units are finer than nanoseconds
+_NANOSECONDS = {"generic": 1, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_NANOSECONDS |= {unit: days * 86_400 * 10**9 for unit, days in {"D": 1, "W": 7, "M": 31, "Y": 366}.items()}
 _DTYPES = {"string", "str", "boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
 _DTYPES |= {"Float32", "Float64"}
 _DTYPE = re.compile(r"[<>|=]?[biufcUSmM]\d{0,9}(\[([1-9]\d{0,8})?[a-zA-Z]{1,2}\])?")
@@ -396,7 +399,17 @@ class _Reader:
             numbers = values.view(np.dtype("u4").newbyteorder(dtype.byteorder))
             if numbers.max(initial=0) > sys.maxunicode:
                 raise Malformed("a text with a character that there is not")
+        if dtype.kind in "mM":
+            self._refuse_far_times(values)
         return values.reshape(shape).copy()
+
+    def _refuse_far_times(self, values):
+        # NumPy compares times of two units in the finer one, where large numbers overflow without a word
+        unit, count = np.datetime_data(values.dtype)
+        numbers = values.astype(values.dtype.newbyteorder("=")).view("i8")[~np.isnat(values)]
+        most = (2**63 - 1) // (_NANOSECONDS[unit] * count) if unit in _NANOSECONDS else -1
+        if not ((-most <= numbers) & (numbers <= most)).all():
+            raise Malformed("a time that is too far away to count it in nanoseconds")
 
     def read_objects(self, tree):
         shape = self._shape(tree)

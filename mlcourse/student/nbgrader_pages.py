@@ -21,9 +21,6 @@ import os
 import secrets
 import sys
 
-from jupyter_server.utils import url_path_join
-from tornado.web import RedirectHandler
-
 PLACE = "nbgrader.server_extensions."
 # What labs, notebooks, students and files of the formgrader are named with: other letters than those of ASCII stand
 # in an address as bytes from %80
@@ -43,6 +40,9 @@ def _jupyter_server_extension_points():
 
 
 def _load_jupyter_server_extension(app):
+    from jupyter_server.utils import url_path_join
+    from tornado.web import RedirectHandler
+
     for name, is_on in app.jpserver_extensions.items():
         if is_on and name.startswith(PLACE):
             importlib.import_module(f"{name}.handlers")
@@ -127,11 +127,9 @@ def _protect_formgrader(handlers):
 
 def policy(nonce: str) -> str:
     """Return the content security policy of a page whose own scripts have the nonce, besides that of Jupyter."""
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in BUTTONS]
-    buttons = " ".join(f"'sha256-{digest}'" for digest in digests)
     parts = [
         "default-src 'self'",
-        f"script-src 'nonce-{nonce}' 'unsafe-hashes' {buttons}",
+        f"script-src 'nonce-{nonce}' 'unsafe-hashes' {' '.join(map(csp_hash, BUTTONS))}",
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data:",
         "object-src 'none'",
@@ -139,3 +137,8 @@ def policy(nonce: str) -> str:
         "form-action 'self'",
     ]
     return "; ".join(parts)
+
+
+def csp_hash(script: str) -> str:
+    """Return the hash that allows a script in a content security policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

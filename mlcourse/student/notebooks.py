@@ -64,11 +64,17 @@ def write(path, content):
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        os.chmod(draft, path.stat().st_mode if path.exists() else 0o644)
+        os.chmod(draft, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
         os.replace(draft, path)
     except BaseException:
         os.unlink(draft)
         raise
+
+
+def _umask():
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def _complete(cell):

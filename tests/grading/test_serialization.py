@@ -392,6 +392,25 @@ def test_a_name_that_is_no_plain_data_arrives_as_a_text_and_the_values_as_they_a
     assert (list(both.names), list(both)) == (["day", str(name)], [(str(name), 1), (str(name), 2)])
 
 
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize(
+    ("kind", "unit", "number"),
+    [("m8", "60ns", 2**63 - 1), ("m8", "D", -(2**60)), ("M8", "Y", 300), ("M8", "W", 2**40), ("m8", "as", 1)],
+)
+def test_times_that_numpy_could_not_compare_in_nanoseconds_do_not_come_out(kind, unit, number, order):
+    times = np.array([number, 0], dtype="i8").view(f"{kind}[{unit}]").astype(f"{order}{kind}[{unit}]")
+    for value in (times, times[0]):
+        with pytest.raises(Malformed, match="too far away"):
+            loaded(serialization.dumps(value, pytest.fail))
+
+
+@pytest.mark.parametrize("kind", ["m8[ns]", "m8[60s]", "m8", "M8[D]", "M8[Y]", "M8[ns]"])
+def test_times_within_reach_come_out_as_they_are(kind):
+    times = np.array([-200, 0, 200, -(2**63)], dtype="i8").view(kind)
+    back = loaded(serialization.dumps(times, pytest.fail))
+    assert back.dtype == times.dtype and np.array_equal(back.view("i8"), times.view("i8"))
+
+
 def test_an_index_of_several_columns_may_have_many_equal_entries():
     index = pd.MultiIndex.from_arrays([np.repeat(["west", None], 750), np.arange(1500) % 5], names=["coast", "block"])
     table = pd.DataFrame({"error": np.arange(1500.0)}, index=index)

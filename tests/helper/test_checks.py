@@ -113,6 +113,12 @@ def test_the_index_of_a_table_may_have_the_name_of_a_column():
     checks.frame(TABLE.set_index("car", drop=False).iloc[::-1], TABLE, "table")
 
 
+def test_categories_in_an_order_of_their_own_are_the_values_that_they_name():
+    turned = TABLE.assign(car=pd.Categorical(["a", "b"], categories=["b", "a"], ordered=True))
+    checks.frame(turned, TABLE, "table")
+    assert "differ in 'car'" in message(checks.frame, turned.iloc[[0, 0]], TABLE.assign(speed=40), "table")
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
