@@ -461,3 +461,11 @@ def test_a_grader_that_runs_answers_elsewhere_looks_there(monkeypatch):
     assert refused == [(LinearDiscriminantAnalysis, HINT)]
     checks.unchanged([1, 2], [1, 2], "leave it alone")
     assert message(checks.unchanged, given, [1, 2], "leave it alone") == "leave it alone"
+
+
+def test_a_lookup_takes_its_arguments_as_a_function_does():
+    interval = checks.Lookup([(0, 1), (2, 3)], "m", "n")
+    assert interval(1, 5) == interval(1, n=5) == interval(n=5, m=1) == (2, 3)
+    for arguments, options in [((1,), {}), ((1, 5), {"n": 5}), ((1, 5, 6), {}), ((1,), {"k": 5})]:
+        with pytest.raises(TypeError, match="takes the arguments m, n"):
+            interval(*arguments, **options)
