@@ -395,6 +395,7 @@ class Lookup:
         self._values, self._names = values, names
 
     def __call__(self, *arguments, **options):
+        """Return the value for the first argument. Raises TypeError if the arguments are not those named."""
         given = dict(zip(self._names, arguments)) | options
         if len(arguments) + len(options) != len(self._names) or given.keys() != set(self._names):
             raise TypeError(f"this function takes the arguments {', '.join(self._names)}")

@@ -18,6 +18,7 @@ import base64
 import hashlib
 import importlib
 import os
+import re
 import secrets
 import sys
 
@@ -31,12 +32,23 @@ FILES = r"/submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$).
 # For JupyterLab, where a reader opens notebooks of others; the kernels answer by web sockets
 OWN = "'self' data: blob:"
 NOTHING_ELSEWHERE = f"frame-src 'self' blob:; connect-src {OWN} ws: wss:; img-src {OWN}; media-src {OWN}"
+# What browsers say in `Sec-Fetch-Dest`
+MEDIA = ("audio", "embed", "image", "object", "track", "video")
+FILES_OF_PAGES = ["custom", "favicon.ico", "files", "formgrader/static", "kernelspecs", "lab/api/themes"]
+FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
 # nbgrader's own; its other buttons get their scripts from its files
 BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
 
 
 def _jupyter_server_extension_points():
     return [{"module": "mlcourse.student.nbgrader_pages"}]
+
+
+def _link_jupyter_server_extension(app):
+    # Before the server makes its contents manager
+    from mlcourse.student.contents import CleanContents
+
+    app.contents_manager_class = type("Contents", (CleanContents, app.contents_manager_class), {})
 
 
 def _load_jupyter_server_extension(app):
@@ -47,6 +59,7 @@ def _load_jupyter_server_extension(app):
         if is_on and name.startswith(PLACE):
             importlib.import_module(f"{name}.handlers")
     protect()
+    _refuse_for_notebooks(app.web_app)
     if not app.jpserver_extensions.get("notebook"):
         base = app.web_app.settings["base_url"]
         pages = [
@@ -57,6 +70,37 @@ def _load_jupyter_server_extension(app):
             )
         ]
         app.web_app.add_handlers(".*$", pages)
+
+
+def _refuse_for_notebooks(web_app):
+    """Refuse what a notebook that is only opened must not ask: pages as pictures, and its PDF from a browser's page."""
+    from jupyter_server.base.handlers import JupyterHandler
+    from jupyter_server.utils import url_path_join
+    from tornado.routing import Matcher, PathMatches, Rule
+
+    base = web_app.settings["base_url"]
+    files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/|$)")
+
+    class AskedAsMedia(Matcher):
+        """A browser asks for pictures, sounds and films of a notebook without a click; only files are some."""
+
+        def match(self, request):
+            is_media = request.headers.get("Sec-Fetch-Dest") in MEDIA
+            return {} if is_media and not files.match(request.path) else None
+
+    class NotForNotebooks(JupyterHandler):
+        """A page that a notebook could misuse."""
+
+        auth_resource = "mlcourse"
+
+        def prepare(self):
+            self.set_status(403)
+            self.set_header("Content-Type", "text/plain")
+            self.finish("This server does not do that: print the notebook in JupyterLab, or type jupyter nbconvert.")
+
+    # It would run the scripts of a notebook in a browser on the server
+    web_pdf = PathMatches(url_path_join(re.escape(base), "nbconvert", "(?:web|qt)[a-z]+", ".*"))
+    web_app.add_handlers(".*$", [Rule(AskedAsMedia(), NotForNotebooks), Rule(web_pdf, NotForNotebooks)])
 
 
 def protect() -> None:

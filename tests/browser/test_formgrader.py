@@ -3,9 +3,11 @@
 Nothing that students write runs in the browser, and an honest answer looks as intended.
 """
 
+import base64
 import contextlib
 import html
 import http.client
+import json
 import os
 import re
 import subprocess
@@ -515,6 +517,66 @@ def test_a_notebook_that_is_opened_in_jupyterlab_asks_no_other_site_and_its_cell
     page.close()
     (lab.root / "opened.ipynb").unlink()
     assert not [url for url in answered if url.startswith(elsewhere)]
+
+
+def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, address, chromium):
+    name, script = "others.ipynb", "<img src=x onerror=\"document.title = 'ran'\">"
+    figure = {"text/html": f"<b>a table</b>{script}", "application/javascript": "document.title = 'ran'"}
+    outputs = [
+        nbformat.v4.new_output("stream", text="printed"),
+        nbformat.v4.new_output("display_data", data=figure, metadata={"isolated": True}),
+        nbformat.v4.new_output("error", ename="ValueError", evalue="it failed", traceback=["it failed"]),
+        # nbformat takes no account of this type where it decides whether a notebook is trusted
+        nbformat.from_dict({"output_type": "update_display_data", "data": figure, "metadata": {}}),
+    ]
+    pictures = {"dot.png": {"image/png": PIXEL, "text/html": script}}
+    answer = nbformat.v4.new_markdown_cell(
+        "![](attachment:dot.png) ![](/logout) ![](/files/dot.png)", attachments=pictures
+    )
+    metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "env": {"A": "b"}},
+        "language_info": {"name": "python", "nbconvert_exporter": "os.path"},
+        "widgets": {"application/vnd.jupyter.widget-state+json": {}},
+        "jupytext": {"formats": "ipynb,py:percent"},
+    }
+    notebook = nbformat.v4.new_notebook(cells=[answer, nbformat.v4.new_code_cell("1")], metadata=metadata)
+    notebook.cells[1].outputs = outputs
+    (lab.root / name).write_text(json.dumps(notebook))
+    (lab.root / "dot.png").write_bytes(base64.b64decode(PIXEL))
+
+    page, answered = chromium.new_page(), {}
+    page.on("response", lambda response: answered.update({response.url.removeprefix(address): response.status}))
+    for _ in range(2):  # and once more after it was saved
+        page.goto(f"{address}/lab/tree/{name}")
+        page.get_by_text("a table").wait_for()
+        page.wait_for_timeout(500)
+        assert page.title() != "ran"
+        assert page.get_by_text("printed").count() and page.get_by_text("it failed").count()
+        assert page.locator(".jp-MarkdownOutput img").evaluate_all("all => all.map((one) => one.naturalWidth)") == [
+            1,
+            0,
+            1,
+        ]
+        page.get_by_text("a table").click()
+        page.keyboard.press("Control+s")
+        page.wait_for_timeout(1000)
+    page.close()
+    assert answered["/logout"] == 403
+    assert "update_display_data" not in (lab.root / name).read_text()
+
+    (lab.root / name).write_text(json.dumps(notebook))
+    read = requests.get(f"{address}/api/contents/{name}", timeout=30).json()["content"]
+    assert [output["output_type"] for output in read["cells"][1]["outputs"]] == ["stream", "display_data", "error"]
+    assert read["cells"][1]["outputs"][1]["data"].keys() == {"text/html"}
+    assert read["metadata"]["language_info"].get("nbconvert_exporter") != "os.path"
+    assert not read["metadata"].keys() & {"widgets", "jupytext"} and "env" not in read["metadata"]["kernelspec"]
+    from_lab = {"Referer": f"{address}/lab"}
+    kinds = ("html", "webpdf", "qtpdf", "script")
+    urls = {kind: f"{address}/nbconvert/{kind}/{name}" for kind in kinds}
+    pages = {kind: requests.get(url, headers=from_lab, timeout=60).status_code for kind, url in urls.items()}
+    assert pages == {"html": 200, "webpdf": 403, "qtpdf": 403, "script": 200}
+    (lab.root / name).unlink()
+    (lab.root / "dot.png").unlink()
 
 
 def test_what_nbgrader_opens_as_a_notebook_opens_in_jupyterlab(address):

@@ -1,0 +1,64 @@
+"""Read notebooks in a Jupyter server, those of others without what could act in JupyterLab.
+
+JupyterLab knows by a signature which notebooks this user has saved and run. It cleans what it shows of all others, but
+not everywhere: it takes outputs of types that the signature does not cover, figures that ask other addresses, saved
+widgets, and settings for extensions. Of a notebook without a signature, this server reads only what is named here.
+"""
+
+from nbformat import NotebookNode
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
+SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
+OUTPUTS = {
+    "stream": ("name", "text"),
+    "display_data": ("data",),
+    "execute_result": ("data", "execution_count"),
+    "error": ("ename", "evalue", "traceback"),
+}
+KERNEL = ("name", "display_name", "language")
+LANGUAGE = ("name", "version", "mimetype", "file_extension", "pygments_lexer", "codemirror_mode")
+
+
+class CleanContents:
+    """Comes before the base class of a contents manager: cleans a notebook without a signature as it is read."""
+
+    def mark_trusted_cells(self, nb, path=""):
+        """Clean a notebook if need be, and mark its cells; the server calls this with each notebook that it reads."""
+        if not self.notary.check_signature(nb):
+            clean(nb)
+        super().mark_trusted_cells(nb, path)
+
+
+def clean(notebook: dict) -> None:
+    """Remove from a notebook what could act in JupyterLab. It may be malformed."""
+    metadata = _only(notebook.get("metadata"), ("kernelspec", "language_info"))
+    if "kernelspec" in metadata:
+        metadata["kernelspec"] = _only(metadata["kernelspec"], KERNEL)
+    if "language_info" in metadata:
+        metadata["language_info"] = _only(metadata["language_info"], LANGUAGE)
+    notebook["metadata"] = metadata
+    for cell in notebook["cells"]:
+        if "attachments" in cell:
+            pictures = cell["attachments"] = _only(cell["attachments"])
+            for name in pictures:
+                pictures[name] = _only(pictures[name], PICTURES)
+        if "outputs" in cell:
+            cell["outputs"] = [shown for output in cell["outputs"] if (shown := _shown(output))]
+
+
+def _shown(output):
+    """Return what is shown of an output, None if it is of another type."""
+    kind = output.get("output_type")
+    if kind not in OUTPUTS:
+        return None
+    shown = _only(output, ("output_type", *OUTPUTS[kind]))
+    if "data" in OUTPUTS[kind]:
+        shown |= {"data": _only(output.get("data"), SHOWN), "metadata": NotebookNode()}
+    return shown
+
+
+def _only(thing, keys=None):
+    """Return a dictionary with only some keys; an empty one in the place of anything else."""
+    if not isinstance(thing, dict):
+        return NotebookNode()
+    return NotebookNode({key: thing[key] for key in thing if keys is None or key in keys})
