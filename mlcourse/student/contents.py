@@ -2,8 +2,11 @@
 
 JupyterLab knows by a signature which notebooks this user has saved and run. It cleans what it shows of all others, but
 not everywhere: it takes outputs of types that the signature does not cover, figures that ask other addresses, saved
-widgets, and settings for extensions. Of a notebook without a signature, this server reads only what is named here.
+widgets, and settings for extensions, and it runs commands that a button in a text names. Of a notebook without a
+signature, this server reads only what is named here.
 """
+
+import re
 
 from nbformat import NotebookNode
 
@@ -16,6 +19,7 @@ OUTPUTS = {
     "error": ("ename", "evalue", "traceback"),
 }
 KERNEL = ("name", "display_name", "language")
+COMMANDS = re.compile("data-commandlinker", re.IGNORECASE)
 LANGUAGE = ("name", "version", "mimetype", "file_extension", "pygments_lexer", "codemirror_mode")
 
 
@@ -42,6 +46,8 @@ def clean(notebook: dict) -> None:
             pictures = cell["attachments"] = _only(cell["attachments"])
             for name in pictures:
                 pictures[name] = _only(pictures[name], PICTURES)
+        if cell.get("cell_type") == "markdown":
+            cell["source"] = _without_commands(cell.get("source"))
         if "outputs" in cell:
             cell["outputs"] = [shown for output in cell["outputs"] if (shown := _shown(output))]
 
@@ -53,8 +59,17 @@ def _shown(output):
         return None
     shown = _only(output, ("output_type", *OUTPUTS[kind]))
     if "data" in OUTPUTS[kind]:
-        shown |= {"data": _only(output.get("data"), SHOWN), "metadata": NotebookNode()}
+        data = _only(output.get("data"), SHOWN)
+        shown |= {
+            "data": NotebookNode({kind: _without_commands(data[kind]) for kind in data}),
+            "metadata": NotebookNode(),
+        }
     return shown
+
+
+def _without_commands(text):
+    """Return a text whose buttons run no command of JupyterLab."""
+    return COMMANDS.sub("data-no-command", text) if isinstance(text, str) else ""
 
 
 def _only(thing, keys=None):

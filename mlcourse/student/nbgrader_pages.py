@@ -36,6 +36,8 @@ NOTHING_ELSEWHERE = f"frame-src 'self' blob:; connect-src {OWN} ws: wss:; img-sr
 MEDIA = ("audio", "embed", "image", "object", "track", "video")
 FILES_OF_PAGES = ["custom", "favicon.ico", "files", "formgrader/static", "kernelspecs", "lab/api/themes"]
 FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
+# What another site may link to; JupyterHub and nbgitpuller send browsers to the last two
+ENTRANCES = "|formgrader/?|lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*|login|oauth_callback|git-pull"
 # nbgrader's own; its other buttons get their scripts from its files
 BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
 
@@ -59,7 +61,7 @@ def _load_jupyter_server_extension(app):
         if is_on and name.startswith(PLACE):
             importlib.import_module(f"{name}.handlers")
     protect()
-    _refuse_for_notebooks(app.web_app)
+    _refuse_requests(app.web_app)
     if not app.jpserver_extensions.get("notebook"):
         base = app.web_app.settings["base_url"]
         pages = [
@@ -72,35 +74,53 @@ def _load_jupyter_server_extension(app):
         app.web_app.add_handlers(".*$", pages)
 
 
-def _refuse_for_notebooks(web_app):
-    """Refuse what a notebook that is only opened must not ask: pages as pictures, and its PDF from a browser's page."""
+def _refuse_requests(web_app):
+    """Refuse what a notebook that is only opened, or a link of another site, must not ask of this server."""
     from jupyter_server.base.handlers import JupyterHandler
     from jupyter_server.utils import url_path_join
     from tornado.routing import Matcher, PathMatches, Rule
 
     base = web_app.settings["base_url"]
-    files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/|$)")
+    files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/.*)?")
+    entrances = re.compile(f"{re.escape(base)}(?:{ENTRANCES})")
 
     class AskedAsMedia(Matcher):
         """A browser asks for pictures, sounds and films of a notebook without a click; only files are some."""
 
         def match(self, request):
             is_media = request.headers.get("Sec-Fetch-Dest") in MEDIA
-            return {} if is_media and not files.match(request.path) else None
+            return {} if is_media and not files.fullmatch(request.path) else None
 
-    class NotForNotebooks(JupyterHandler):
-        """A page that a notebook could misuse."""
+    class Forbidden(JupyterHandler):
+        """What a notebook or another site could misuse."""
 
         auth_resource = "mlcourse"
 
         def prepare(self):
             self.set_status(403)
             self.set_header("Content-Type", "text/plain")
-            self.finish("This server does not do that: print the notebook in JupyterLab, or type jupyter nbconvert.")
+            self.finish("This Jupyter server does not open this address from here. Start at its first page.")
+
+    class FromElsewhere(Matcher):
+        """A link or a redirect of another site, with which the browser sends the cookie; it may open JupyterLab."""
+
+        def match(self, request):
+            is_link = request.headers.get("Sec-Fetch-Mode") == "navigate"
+            is_other = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+            return {} if is_link and is_other and not entrances.fullmatch(request.path) else None
+
+    class LicensesByPattern(PathMatches):
+        """The server searches names of packages by the regular expression in an address, which may never end."""
+
+        def match(self, request):
+            return super().match(request) if "bundles" in request.query_arguments else None
 
     # It would run the scripts of a notebook in a browser on the server
     web_pdf = PathMatches(url_path_join(re.escape(base), "nbconvert", "(?:web|qt)[a-z]+", ".*"))
-    web_app.add_handlers(".*$", [Rule(AskedAsMedia(), NotForNotebooks), Rule(web_pdf, NotForNotebooks)])
+    licenses = LicensesByPattern(url_path_join(re.escape(base), "lab/api/licenses") + ".*")
+    # Before the pages of JupyterLab, which are there already
+    rules = [Rule(matcher, Forbidden) for matcher in (AskedAsMedia(), FromElsewhere(), web_pdf, licenses)]
+    web_app.default_router.rules[:0] = rules
 
 
 def protect() -> None:

@@ -519,6 +519,26 @@ def test_a_notebook_that_is_opened_in_jupyterlab_asks_no_other_site_and_its_cell
     assert not [url for url in answered if url.startswith(elsewhere)]
 
 
+def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(address):
+    def opened(path, site):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        return requests.get(address + path, headers=headers, timeout=30, allow_redirects=False).status_code
+
+    inner = (
+        "/api/status",
+        "/logout",
+        "/lab/api/licenses/",
+        "/formgrader/manage_students",
+        "/nbgrader_version?version=1",
+    )
+    assert {path: opened(path, "cross-site") for path in inner} == dict.fromkeys(inner, 403)
+    assert {path: opened(path, "same-site") for path in inner} == dict.fromkeys(inner, 403)
+    assert 403 not in {opened(path, "none") for path in inner if path != "/logout"}
+    entrances = ("/", "/lab", "/lab/tree/submitted", "/formgrader", "/login")
+    assert 403 not in {opened(path, "cross-site") for path in entrances}
+    assert opened("/lab/api/licenses/?bundles=.*", "none") == 403  # an expression without end would stop the server
+
+
 def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, address, chromium):
     name, script = "others.ipynb", "<img src=x onerror=\"document.title = 'ran'\">"
     figure = {"text/html": f"<b>a table</b>{script}", "application/javascript": "document.title = 'ran'"}
@@ -530,14 +550,16 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
         nbformat.from_dict({"output_type": "update_display_data", "data": figure, "metadata": {}}),
     ]
     pictures = {"dot.png": {"image/png": PIXEL, "text/html": script}}
-    answer = nbformat.v4.new_markdown_cell(
-        "![](attachment:dot.png) ![](/logout) ![](/files/dot.png)", attachments=pictures
-    )
+    text = "![](attachment:dot.png) ![](/logout) ![](/files/dot.png)\n\n# A head\n\n"
+    text += "<button data-CommandLinker-command='notebook:run-all-cells'>press</button>"
+    answer = nbformat.v4.new_markdown_cell(text, attachments=pictures)
     metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "env": {"A": "b"}},
         "language_info": {"name": "python", "nbconvert_exporter": "os.path"},
         "widgets": {"application/vnd.jupyter.widget-state+json": {}},
         "jupytext": {"formats": "ipynb,py:percent"},
+        "toc": {"base_numbering": f"1{script}"},
+        "toc-autonumbering": True,
     }
     notebook = nbformat.v4.new_notebook(cells=[answer, nbformat.v4.new_code_cell("1")], metadata=metadata)
     notebook.cells[1].outputs = outputs
@@ -552,11 +574,11 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
         page.wait_for_timeout(500)
         assert page.title() != "ran"
         assert page.get_by_text("printed").count() and page.get_by_text("it failed").count()
-        assert page.locator(".jp-MarkdownOutput img").evaluate_all("all => all.map((one) => one.naturalWidth)") == [
-            1,
-            0,
-            1,
-        ]
+        widths = page.locator(".jp-MarkdownOutput img").evaluate_all("all => all.map((one) => one.naturalWidth)")
+        assert widths == [1, 0, 1]
+        page.get_by_role("button", name="press").click()
+        page.wait_for_timeout(500)
+        assert not page.locator("dialog.jp-Dialog").count() and not page.get_by_text("[1]:").count()
         page.get_by_text("a table").click()
         page.keyboard.press("Control+s")
         page.wait_for_timeout(1000)
@@ -569,7 +591,7 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     assert [output["output_type"] for output in read["cells"][1]["outputs"]] == ["stream", "display_data", "error"]
     assert read["cells"][1]["outputs"][1]["data"].keys() == {"text/html"}
     assert read["metadata"]["language_info"].get("nbconvert_exporter") != "os.path"
-    assert not read["metadata"].keys() & {"widgets", "jupytext"} and "env" not in read["metadata"]["kernelspec"]
+    assert not read["metadata"].keys() & {"widgets", "jupytext", "toc"} and "env" not in read["metadata"]["kernelspec"]
     from_lab = {"Referer": f"{address}/lab"}
     kinds = ("html", "webpdf", "qtpdf", "script")
     urls = {kind: f"{address}/nbconvert/{kind}/{name}" for kind in kinds}
