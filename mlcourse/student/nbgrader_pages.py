@@ -116,7 +116,7 @@ def _refuse_requests(web_app):
             return super().match(request) if "bundles" in request.query_arguments else None
 
     # It would run the scripts of a notebook in a browser on the server
-    web_pdf = PathMatches(url_path_join(re.escape(base), "nbconvert", "(?:web|qt)[a-z]+", ".*"))
+    web_pdf = PathMatches(url_path_join(re.escape(base), "nbconvert", "(?i:web|qt)[a-zA-Z]+", ".*"))
     licenses = LicensesByPattern(url_path_join(re.escape(base), "lab/api/licenses") + ".*")
     # Before the pages of JupyterLab, which are there already
     rules = [Rule(matcher, Forbidden) for matcher in (AskedAsMedia(), FromElsewhere(), web_pdf, licenses)]

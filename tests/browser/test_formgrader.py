@@ -560,6 +560,7 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
         "jupytext": {"formats": "ipynb,py:percent"},
         "toc": {"base_numbering": f"1{script}"},
         "toc-autonumbering": True,
+        "mlcourse": {"draw": 1},
     }
     notebook = nbformat.v4.new_notebook(cells=[answer, nbformat.v4.new_code_cell("1")], metadata=metadata)
     notebook.cells[1].outputs = outputs
@@ -591,12 +592,13 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     assert [output["output_type"] for output in read["cells"][1]["outputs"]] == ["stream", "display_data", "error"]
     assert read["cells"][1]["outputs"][1]["data"].keys() == {"text/html"}
     assert read["metadata"]["language_info"].get("nbconvert_exporter") != "os.path"
-    assert not read["metadata"].keys() & {"widgets", "jupytext", "toc"} and "env" not in read["metadata"]["kernelspec"]
+    assert read["metadata"].keys() == {"kernelspec", "language_info", "mlcourse"}
+    assert "env" not in read["metadata"]["kernelspec"]
     from_lab = {"Referer": f"{address}/lab"}
-    kinds = ("html", "webpdf", "qtpdf", "script")
+    kinds = ("html", "webpdf", "WebPDF", "qtpdf", "script")
     urls = {kind: f"{address}/nbconvert/{kind}/{name}" for kind in kinds}
     pages = {kind: requests.get(url, headers=from_lab, timeout=60).status_code for kind, url in urls.items()}
-    assert pages == {"html": 200, "webpdf": 403, "qtpdf": 403, "script": 200}
+    assert pages == {"html": 200, "webpdf": 403, "WebPDF": 403, "qtpdf": 403, "script": 200}
     (lab.root / name).unlink()
     (lab.root / "dot.png").unlink()
 
