@@ -10,10 +10,14 @@ import hashlib
 import hmac
 import json
 import re
+from pathlib import Path
 
+from jupyter_core.utils import ensure_async
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary, signature_removed
+from tornado.web import HTTPError
 
+HANDED_IN = ("submitted", "autograded", "replaced")
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
 OUTPUTS = {
@@ -39,16 +43,40 @@ class Notary(NotebookNotary):
 
 
 class CleanContents:
-    """Comes before the base class of a contents manager: cleans a notebook without a signature as it is read."""
+    """Comes before the base class of a contents manager: cleans a notebook without a signature as it is read.
+
+    What students have handed in is always cleaned, and can only be read: JupyterLab saves by itself what it shows.
+    """
 
     def _notary_default(self):
         return Notary(parent=self)
 
+    async def get(self, path, *arguments, **options):
+        """Return the model of a file or folder."""
+        model = await ensure_async(super().get(path, *arguments, **options))
+        if self.was_handed_in(path):
+            model["writable"] = False
+        return model
+
+    async def save(self, model, path=""):
+        """Save a file; refuse to change what was handed in."""
+        if self.was_handed_in(path):
+            raise HTTPError(403, f"{path} was handed in and stays as it is: choose Save As to save a copy elsewhere")
+        return await ensure_async(super().save(model, path))
+
     def mark_trusted_cells(self, nb, path=""):
         """Clean a notebook if need be, and mark its cells; the server calls this with each notebook that it reads."""
-        if not self.notary.check_signature(nb):
+        was_handed_in = self.was_handed_in(path)
+        if was_handed_in or not self.notary.check_signature(nb):
             clean(nb)
         super().mark_trusted_cells(nb, path)
+        if was_handed_in:
+            self.notary.mark_cells(nb, False)
+
+    def was_handed_in(self, path):
+        """Whether a path lies in a folder of an nbgrader course that holds students' work."""
+        folders = Path(self._get_os_path(path)).parents
+        return any(one.name in HANDED_IN and (one.parent / "nbgrader_config.py").is_file() for one in folders)
 
 
 def clean(notebook: dict) -> None:

@@ -3,10 +3,8 @@
 Nothing that students write runs in the browser, and an honest answer looks as intended.
 """
 
-import asyncio
 import base64
 import contextlib
-import copy
 import html
 import http.client
 import json
@@ -22,15 +20,12 @@ import nbformat
 import pytest
 import requests
 from axe_playwright_python.sync_playwright import Axe
-from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
-from nbformat.sign import MemorySignatureStore, NotebookNotary
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from browser import wait_until_loaded
 from course import Lab, make_course
 from coursegrader.formulas import SETTINGS, is_plain
 from coursegrader.sanitizer import TEMPLATES, mathjax
-from mlcourse.student.contents import CleanContents
 from paths import ROOT
 from servers import served
 
@@ -606,43 +601,6 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     assert pages == {"html": 200, "webpdf": 403, "WebPDF": 403, "qtpdf": 403, "script": 200}
     (lab.root / name).unlink()
     (lab.root / "dot.png").unlink()
-
-
-@pytest.fixture
-def manager(tmp_path):
-    """A contents manager as the course's Jupyter server makes it, with signatures of its own."""
-    manager = type("Contents", (CleanContents, AsyncLargeFileManager), {})(root_dir=str(tmp_path))
-    manager.notary.store = MemorySignatureStore()
-    return manager
-
-
-def test_a_notebook_that_this_user_ran_is_read_as_it_was_saved(manager, tmp_path):
-    outputs = [nbformat.v4.new_output("display_data", data={"application/javascript": "1", "text/html": "<script>"})]
-    cells = [nbformat.v4.new_code_cell("1", outputs=outputs, metadata={"trusted": True})]
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"toc": {"base_numbering": 1}})
-    asyncio.run(manager.save({"type": "notebook", "content": copy.deepcopy(notebook)}, "own.ipynb"))
-    assert asyncio.run(manager.get("own.ipynb"))["content"] == notebook
-
-    changed = json.loads((tmp_path / "own.ipynb").read_text())
-    changed["cells"][0]["source"] = "2"
-    (tmp_path / "own.ipynb").write_text(json.dumps(changed))
-    read = asyncio.run(manager.get("own.ipynb"))["content"]
-    assert read.metadata == {} and read.cells[0].metadata.trusted is False
-    assert read.cells[0].outputs[0].data == {"text/html": "<script>"}
-
-
-def test_the_signature_of_a_notebook_is_that_of_no_other(manager):
-    notary = manager.notary
-    # nbformat joins keys and texts without a sign between them
-    whole = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", metadata={"a": "bc"}, id="one")])
-    other = copy.deepcopy(whole)
-    other.cells[0].metadata = {"ab": "c"}
-    assert NotebookNotary.compute_signature(notary, whole) == NotebookNotary.compute_signature(notary, other)
-    notary.sign(whole)
-    assert notary.check_signature(whole) and not notary.check_signature(other)
-    # Nor does a signature that nbformat gave before count
-    notary.store.store_signature(NotebookNotary.compute_signature(notary, other), notary.algorithm)
-    assert not notary.check_signature(other)
 
 
 def test_what_nbgrader_opens_as_a_notebook_opens_in_jupyterlab(address):

@@ -1,0 +1,69 @@
+"""How a Jupyter server of the course reads notebooks of others, and what it does not write."""
+
+import asyncio
+import copy
+import json
+
+import nbformat
+import pytest
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from nbformat.sign import MemorySignatureStore, NotebookNotary
+from tornado.web import HTTPError
+
+from mlcourse.student.contents import CleanContents
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """A contents manager as the course's Jupyter server makes it, with signatures of its own."""
+    manager = type("Contents", (CleanContents, AsyncLargeFileManager), {})(root_dir=str(tmp_path))
+    manager.notary.store = MemorySignatureStore()
+    return manager
+
+
+def test_a_notebook_that_this_user_ran_is_read_as_it_was_saved(manager, tmp_path):
+    outputs = [nbformat.v4.new_output("display_data", data={"application/javascript": "1", "text/html": "<script>"})]
+    cells = [nbformat.v4.new_code_cell("1", outputs=outputs, metadata={"trusted": True})]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"toc": {"base_numbering": 1}})
+    asyncio.run(manager.save({"type": "notebook", "content": copy.deepcopy(notebook)}, "own.ipynb"))
+    assert asyncio.run(manager.get("own.ipynb"))["content"] == notebook
+
+    changed = json.loads((tmp_path / "own.ipynb").read_text())
+    changed["cells"][0]["source"] = "2"
+    (tmp_path / "own.ipynb").write_text(json.dumps(changed))
+    read = asyncio.run(manager.get("own.ipynb"))["content"]
+    assert read.metadata == {} and read.cells[0].metadata.trusted is False
+    assert read.cells[0].outputs[0].data == {"text/html": "<script>"}
+
+
+def test_what_was_handed_in_is_only_read_and_never_trusted(manager, tmp_path):
+    outputs = [nbformat.v4.new_output("stream", text="printed")]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=outputs)], metadata={"toc": {}})
+    folder = tmp_path / "course" / "submitted" / "one" / "lab"
+    folder.mkdir(parents=True)
+    path = "course/submitted/one/lab/lab.ipynb"
+    model = {"type": "notebook", "content": copy.deepcopy(notebook)}
+    asyncio.run(manager.save(copy.deepcopy(model), path))  # this is no course yet
+    assert asyncio.run(manager.get(path))["writable"]
+    (tmp_path / "course" / "nbgrader_config.py").touch()
+    before = (folder / "lab.ipynb").read_bytes()
+    with pytest.raises(HTTPError, match="was handed in and stays as it is"):
+        asyncio.run(manager.save(model, path))
+    asyncio.run(manager.trust_notebook(path))
+    read = asyncio.run(manager.get(path))
+    assert (folder / "lab.ipynb").read_bytes() == before and not read["writable"]
+    assert read["content"].metadata == {} and not read["content"].cells[0].metadata.trusted
+
+
+def test_the_signature_of_a_notebook_is_that_of_no_other(manager):
+    notary = manager.notary
+    # nbformat joins keys and texts without a sign between them
+    whole = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", metadata={"a": "bc"}, id="one")])
+    other = copy.deepcopy(whole)
+    other.cells[0].metadata = {"ab": "c"}
+    assert NotebookNotary.compute_signature(notary, whole) == NotebookNotary.compute_signature(notary, other)
+    notary.sign(whole)
+    assert notary.check_signature(whole) and not notary.check_signature(other)
+    # Nor does a signature that nbformat gave before count
+    notary.store.store_signature(NotebookNotary.compute_signature(notary, other), notary.algorithm)
+    assert not notary.check_signature(other)
