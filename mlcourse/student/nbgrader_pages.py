@@ -102,12 +102,14 @@ def _refuse_requests(web_app):
             self.finish("This Jupyter server does not open this address from here. Start at its first page.")
 
     class FromElsewhere(Matcher):
-        """A link or a redirect of another site, with which the browser sends the cookie; it may open JupyterLab."""
+        """A link, a redirect or a script of another site, with which the browser sends the cookie.
+
+        It may open JupyterLab. Browsers say where a request comes from only to a server on localhost or with https.
+        """
 
         def match(self, request):
-            is_link = request.headers.get("Sec-Fetch-Mode") == "navigate"
             is_other = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
-            return {} if is_link and is_other and not entrances.fullmatch(request.path) else None
+            return {} if is_other and not entrances.fullmatch(request.path) else None
 
     class LicensesByPattern(PathMatches):
         """The server searches names of packages by the regular expression in an address, which may never end."""
