@@ -64,6 +64,10 @@ class CleanContents:
             raise HTTPError(403, f"{path} was handed in and stays as it is: choose Save As to save a copy elsewhere")
         return await ensure_async(super().save(model, path))
 
+    async def get_kernel_path(self, path, model=None):
+        """Return the folder of a notebook's kernel: not one with files of others, where Python may find modules."""
+        return "" if self.was_handed_in(path) else await ensure_async(super().get_kernel_path(path, model))
+
     def mark_trusted_cells(self, nb, path=""):
         """Clean a notebook if need be, and mark its cells; the server calls this with each notebook that it reads."""
         was_handed_in = self.was_handed_in(path)

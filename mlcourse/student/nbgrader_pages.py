@@ -11,7 +11,8 @@ This is an extension of the Jupyter server, switched on in the environment (``nb
 the order of their names, so it comes before those of nbgrader. The same file switches off that of Jupytext, which
 writes a saved notebook into each file that the notebook names. ``viewers.json`` switches off JupyterLab's figures of
 Vega: such a figure in a notebook that is only opened can read any file of the server and send it elsewhere. Notebook 7
-shows it all the same, so its pages are off, too, and JupyterLab opens what nbgrader links to there.
+shows it all the same, so its pages are off, too, and JupyterLab opens what nbgrader links to there. It also switches
+off the loader of workspaces, which writes a file to each address that the file names.
 """
 
 import base64
@@ -37,7 +38,10 @@ MEDIA = ("audio", "embed", "image", "object", "track", "video")
 FILES_OF_PAGES = ["custom", "favicon.ico", "files", "formgrader/static", "kernelspecs", "lab/api/themes"]
 FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
 # What another site may link to; JupyterHub and nbgitpuller send browsers to the last two
-ENTRANCES = "|formgrader/?|lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*|login|oauth_callback|git-pull"
+ENTRANCES = (
+    "|formgrader/?|(?P<lab>lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*)|login|oauth_callback|git-pull"
+)
+WORKSPACE = re.compile(rb"[a-zA-Z0-9_-]*")
 # nbgrader's own; its other buttons get their scripts from its files
 BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
 
@@ -109,7 +113,16 @@ def _refuse_requests(web_app):
 
         def match(self, request):
             is_other = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
-            return {} if is_other and not entrances.fullmatch(request.path) else None
+            entrance = entrances.fullmatch(request.path)
+            is_allowed = entrance and (not entrance["lab"] or request.query_arguments.keys() <= {"formgrader", "token"})
+            return {} if is_other and not is_allowed else None
+
+    class ClonesNoWorkspace(PathMatches):
+        """JupyterLab loads a workspace from the address, without looking at the dots in it: also from a notebook."""
+
+        def match(self, request):
+            names = request.query_arguments.get("clone", [])
+            return None if all(map(WORKSPACE.fullmatch, names)) else super().match(request)
 
     class LicensesByPattern(PathMatches):
         """The server searches names of packages by the regular expression in an address, which may never end."""
@@ -120,9 +133,10 @@ def _refuse_requests(web_app):
     # It would run the scripts of a notebook in a browser on the server
     web_pdf = PathMatches(url_path_join(re.escape(base), "nbconvert", "(?i:web|qt)[a-zA-Z]+", ".*"))
     licenses = LicensesByPattern(url_path_join(re.escape(base), "lab/api/licenses") + ".*")
+    clones = ClonesNoWorkspace(url_path_join(re.escape(base), "lab") + ".*")
     # Before the pages of JupyterLab, which are there already
-    rules = [Rule(matcher, Forbidden) for matcher in (AskedAsMedia(), FromElsewhere(), web_pdf, licenses)]
-    web_app.default_router.rules[:0] = rules
+    matchers = [AskedAsMedia(), FromElsewhere(), web_pdf, licenses, clones]
+    web_app.default_router.rules[:0] = [Rule(matcher, Forbidden) for matcher in matchers]
 
 
 def protect() -> None:

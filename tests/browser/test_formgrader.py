@@ -536,6 +536,12 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
     assert 403 not in {opened(path, "none") for path in inner if path != "/logout"}
     entrances = ("/", "/lab", "/lab/tree/submitted", "/formgrader", "/login")
     assert 403 not in {opened(path, "cross-site") for path in entrances}
+    assert opened("/lab?reset", "cross-site") == 403
+    assert {site: opened("/lab?clone=%252e%252e/files/x.ipynb", site) for site in ("none", "same-origin")} == {
+        "none": 403,
+        "same-origin": 403,
+    }
+    assert opened("/lab?clone=auto-A", "none") == opened("/lab?token=a", "cross-site") == 200
     assert opened("/lab/api/licenses/?bundles=.*", "none") == 403  # an expression without end would stop the server
 
 
@@ -601,6 +607,20 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     assert pages == {"html": 200, "webpdf": 403, "WebPDF": 403, "qtpdf": 403, "script": 200}
     (lab.root / name).unlink()
     (lab.root / "dot.png").unlink()
+
+
+def test_a_workspace_of_others_is_not_loaded(lab, address, chromium):
+    # JupyterLab would write it to the address that it names
+    named = {"id": "%2e%2e/%2e%2e/%2e%2e/api/contents/written.txt"}
+    workspace = {"type": "file", "format": "text", "content": "x", "data": {}, "metadata": named}
+    path = lab.root / "others.jupyterlab-workspace"
+    path.write_text(json.dumps(workspace))
+    page = chromium.new_page()
+    page.goto(f"{address}/lab/tree/{path.name}")
+    page.wait_for_timeout(4000)
+    page.close()
+    path.unlink()
+    assert not (lab.root / "written.txt").exists()
 
 
 def test_what_nbgrader_opens_as_a_notebook_opens_in_jupyterlab(address):

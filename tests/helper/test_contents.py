@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
@@ -11,6 +12,12 @@ from nbformat.sign import MemorySignatureStore, NotebookNotary
 from tornado.web import HTTPError
 
 from mlcourse.student.contents import CleanContents
+
+
+def answer_of(coroutine):
+    """Return the result of a coroutine. Playwright may have an event loop in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 @pytest.fixture
@@ -25,13 +32,13 @@ def test_a_notebook_that_this_user_ran_is_read_as_it_was_saved(manager, tmp_path
     outputs = [nbformat.v4.new_output("display_data", data={"application/javascript": "1", "text/html": "<script>"})]
     cells = [nbformat.v4.new_code_cell("1", outputs=outputs, metadata={"trusted": True})]
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"toc": {"base_numbering": 1}})
-    asyncio.run(manager.save({"type": "notebook", "content": copy.deepcopy(notebook)}, "own.ipynb"))
-    assert asyncio.run(manager.get("own.ipynb"))["content"] == notebook
+    answer_of(manager.save({"type": "notebook", "content": copy.deepcopy(notebook)}, "own.ipynb"))
+    assert answer_of(manager.get("own.ipynb"))["content"] == notebook
 
     changed = json.loads((tmp_path / "own.ipynb").read_text())
     changed["cells"][0]["source"] = "2"
     (tmp_path / "own.ipynb").write_text(json.dumps(changed))
-    read = asyncio.run(manager.get("own.ipynb"))["content"]
+    read = answer_of(manager.get("own.ipynb"))["content"]
     assert read.metadata == {} and read.cells[0].metadata.trusted is False
     assert read.cells[0].outputs[0].data == {"text/html": "<script>"}
 
@@ -43,16 +50,17 @@ def test_what_was_handed_in_is_only_read_and_never_trusted(manager, tmp_path):
     folder.mkdir(parents=True)
     path = "course/submitted/one/lab/lab.ipynb"
     model = {"type": "notebook", "content": copy.deepcopy(notebook)}
-    asyncio.run(manager.save(copy.deepcopy(model), path))  # this is no course yet
-    assert asyncio.run(manager.get(path))["writable"]
+    answer_of(manager.save(copy.deepcopy(model), path))  # this is no course yet
+    assert answer_of(manager.get(path))["writable"]
     (tmp_path / "course" / "nbgrader_config.py").touch()
     before = (folder / "lab.ipynb").read_bytes()
     with pytest.raises(HTTPError, match="was handed in and stays as it is"):
-        asyncio.run(manager.save(model, path))
-    asyncio.run(manager.trust_notebook(path))
-    read = asyncio.run(manager.get(path))
+        answer_of(manager.save(model, path))
+    answer_of(manager.trust_notebook(path))
+    read = answer_of(manager.get(path))
     assert (folder / "lab.ipynb").read_bytes() == before and not read["writable"]
     assert read["content"].metadata == {} and not read["content"].cells[0].metadata.trusted
+    assert [answer_of(manager.get_kernel_path(one)) for one in (path, "course/lab.ipynb")] == ["", "course"]
 
 
 def test_the_signature_of_a_notebook_is_that_of_no_other(manager):
