@@ -122,6 +122,7 @@ def test_binder_opens_a_chapter_as_a_notebook(chromium, tmp_path):
     scripts = sysconfig.get_path("scripts")
     environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     environment |= {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    environment["JUPYTER_CONFIG_PATH"] = str(tmp_path / "before")
     subprocess.run([ROOT / "postBuild"], env=environment, check=True)
     name = f"book/{PAGES_OF['introduction'][1]}.md"
     (tmp_path / name).parent.mkdir(parents=True)
@@ -135,7 +136,9 @@ def test_binder_opens_a_chapter_as_a_notebook(chromium, tmp_path):
             wait_for(f"http://127.0.0.1:{port}/api")
             page = chromium.new_page()
             page.goto(f"http://127.0.0.1:{port}/lab/tree/{name}")
-            page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
+            # An empty cell stands there before the chapter is read
+            page.locator(".jp-Notebook .jp-CodeCell").nth(2).wait_for(timeout=90_000)
+            assert page.locator(".jp-Notebook .jp-MarkdownCell h1").count() == 1
             page.close()
         finally:
             server.kill()
