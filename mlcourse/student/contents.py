@@ -80,7 +80,7 @@ class CleanContents:
     def was_handed_in(self, path):
         """Whether a path lies in a folder of an nbgrader course that holds students' work."""
         folders = Path(self._get_os_path(path)).parents
-        return any(one.name in HANDED_IN and (one.parent / "nbgrader_config.py").is_file() for one in folders)
+        return any(one.name.lower() in HANDED_IN and (one.parent / "nbgrader_config.py").is_file() for one in folders)
 
 
 def clean(notebook: dict) -> None:

@@ -65,7 +65,7 @@ def _load_jupyter_server_extension(app):
         if is_on and name.startswith(PLACE):
             importlib.import_module(f"{name}.handlers")
     protect()
-    _refuse_requests(app.web_app)
+    _refuse_requests(app)
     if not app.jpserver_extensions.get("notebook"):
         base = app.web_app.settings["base_url"]
         pages = [
@@ -78,13 +78,14 @@ def _load_jupyter_server_extension(app):
         app.web_app.add_handlers(".*$", pages)
 
 
-def _refuse_requests(web_app):
+def _refuse_requests(app):
     """Refuse what a notebook that is only opened, or a link of another site, must not ask of this server."""
     from jupyter_server.base.handlers import JupyterHandler
     from jupyter_server.utils import url_path_join
     from tornado.routing import Matcher, PathMatches, Rule
+    from tornado.web import HTTPError
 
-    base = web_app.settings["base_url"]
+    base = app.web_app.settings["base_url"]
     files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/.*)?")
     entrances = re.compile(f"{re.escape(base)}(?:{ENTRANCES})")
 
@@ -130,13 +131,27 @@ def _refuse_requests(web_app):
         def match(self, request):
             return super().match(request) if "bundles" in request.query_arguments else None
 
-    # It would run the scripts of a notebook in a browser on the server
-    web_pdf = PathMatches(url_path_join(re.escape(base), "nbconvert", "(?i:web|qt)[a-zA-Z]+", ".*"))
+    class Export(PathMatches):
+        """Some exports run the scripts of a notebook in a browser on the server; all search its texts for long."""
+
+        def match(self, request):
+            found = super().match(request)
+            if not found:
+                return None
+            kind, path = (part.decode("utf-8", "replace") for part in found["path_args"])
+            if kind.lower().startswith(("web", "qt")):
+                return {}
+            try:
+                return {} if app.contents_manager.was_handed_in(path) else None
+            except HTTPError:  # no path that this server can read
+                return {}
+
+    exports = Export(url_path_join(re.escape(base), "nbconvert", "([^/]+)/(.*)"))
     licenses = LicensesByPattern(url_path_join(re.escape(base), "lab/api/licenses") + ".*")
     clones = ClonesNoWorkspace(url_path_join(re.escape(base), "lab") + ".*")
     # Before the pages of JupyterLab, which are there already
-    matchers = [AskedAsMedia(), FromElsewhere(), web_pdf, licenses, clones]
-    web_app.default_router.rules[:0] = [Rule(matcher, Forbidden) for matcher in matchers]
+    matchers = [AskedAsMedia(), FromElsewhere(), exports, licenses, clones]
+    app.web_app.default_router.rules[:0] = [Rule(matcher, Forbidden) for matcher in matchers]
 
 
 def protect() -> None:

@@ -605,6 +605,8 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     urls = {kind: f"{address}/nbconvert/{kind}/{name}" for kind in kinds}
     pages = {kind: requests.get(url, headers=from_lab, timeout=60).status_code for kind, url in urls.items()}
     assert pages == {"html": 200, "webpdf": 403, "WebPDF": 403, "qtpdf": 403, "script": 200}
+    for path in (f"submitted/{STUDENT}/{LAB}/{LAB}.ipynb", f"%73ubmitted//{STUDENT}/{LAB}/{LAB}.ipynb"):
+        assert requests.get(f"{address}/nbconvert/html/{path}", headers=from_lab, timeout=60).status_code == 403
     (lab.root / name).unlink()
     (lab.root / "dot.png").unlink()
 
