@@ -26,9 +26,10 @@ OUTPUTS = {
     "execute_result": ("data", "execution_count"),
     "error": ("ename", "evalue", "traceback"),
 }
+NOTEBOOK = {"nbformat", "nbformat_minor", "metadata", "cells"}
 KERNEL = ("name", "display_name", "language")
 COMMANDS = re.compile("data-commandlinker", re.IGNORECASE)
-LANGUAGE = ("name", "version", "mimetype", "file_extension", "pygments_lexer", "codemirror_mode")
+LANGUAGE = ("name", "version")  # the kernel says the rest
 
 
 class Notary(NotebookNotary):
@@ -91,6 +92,8 @@ def clean(notebook: dict) -> None:
     if "language_info" in metadata:
         metadata["language_info"] = _only(metadata["language_info"], LANGUAGE)
     notebook["metadata"] = metadata
+    for key in notebook.keys() - NOTEBOOK:
+        del notebook[key]
     for cell in notebook["cells"]:
         if "attachments" in cell:
             pictures = cell["attachments"] = _only(cell["attachments"])

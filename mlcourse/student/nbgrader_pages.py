@@ -22,6 +22,7 @@ import os
 import re
 import secrets
 import sys
+from urllib.parse import unquote
 
 PLACE = "nbgrader.server_extensions."
 # What labs, notebooks, students and files of the formgrader are named with: other letters than those of ASCII stand
@@ -41,6 +42,7 @@ FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
 ENTRANCES = (
     "|formgrader/?|(?P<lab>lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*)|login|oauth_callback|git-pull"
 )
+PARENT = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)")
 WORKSPACE = re.compile(rb"[a-zA-Z0-9_-]*")
 # nbgrader's own; its other buttons get their scripts from its files
 BUTTONS = ["createAssignmentModal();", "createStudentModal();", "toggleAllNames()"]
@@ -118,18 +120,31 @@ def _refuse_requests(app):
             is_allowed = entrance and (not entrance["lab"] or request.query_arguments.keys() <= {"formgrader", "token"})
             return {} if is_other and not is_allowed else None
 
-    class ClonesNoWorkspace(PathMatches):
+    class LeavesTheFolder(Matcher):
+        """JupyterLab asks for whatever address the dots in the path of a file lead to."""
+
+        def match(self, request):
+            return {} if PARENT.search(unquote(request.path)) else None
+
+    class FetchesNoFile(PathMatches):
+        """JupyterLab shortens the dots in a link only after it has checked it, and takes a file for an answer."""
+
+        def match(self, request):
+            # Browsers name the mode only to https and localhost; JupyterLab sends the token with each request
+            is_fetch = request.headers.get("Sec-Fetch-Mode") in ("cors", "same-origin")
+            return super().match(request) if is_fetch or "X-XSRFToken" in request.headers else None
+
+    class ClonesNoWorkspace(Matcher):
         """JupyterLab loads a workspace from the address, without looking at the dots in it: also from a notebook."""
 
         def match(self, request):
-            names = request.query_arguments.get("clone", [])
-            return None if all(map(WORKSPACE.fullmatch, names)) else super().match(request)
+            return None if all(map(WORKSPACE.fullmatch, request.query_arguments.get("clone", []))) else {}
 
-    class LicensesByPattern(PathMatches):
-        """The server searches names of packages by the regular expression in an address, which may never end."""
+    class LicensesByPattern(Matcher):
+        """JupyterLab's server searches names by the regular expression in an address, which may never end."""
 
         def match(self, request):
-            return super().match(request) if "bundles" in request.query_arguments else None
+            return {} if "bundles" in request.query_arguments else None
 
     class Export(PathMatches):
         """Some exports run the scripts of a notebook in a browser on the server; all search its texts for long."""
@@ -147,10 +162,17 @@ def _refuse_requests(app):
                 return {}
 
     exports = Export(url_path_join(re.escape(base), "nbconvert", "([^/]+)/(.*)"))
-    licenses = LicensesByPattern(url_path_join(re.escape(base), "lab/api/licenses") + ".*")
-    clones = ClonesNoWorkspace(url_path_join(re.escape(base), "lab") + ".*")
+    fetched = FetchesNoFile(re.escape(base) + "(?:files|nbconvert|view)/.*")
     # Before the pages of JupyterLab, which are there already
-    matchers = [AskedAsMedia(), FromElsewhere(), exports, licenses, clones]
+    matchers = [
+        AskedAsMedia(),
+        FromElsewhere(),
+        LeavesTheFolder(),
+        ClonesNoWorkspace(),
+        LicensesByPattern(),
+        fetched,
+        exports,
+    ]
     app.web_app.default_router.rules[:0] = [Rule(matcher, Forbidden) for matcher in matchers]
 
 

@@ -537,9 +537,9 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
     entrances = ("/", "/lab", "/lab/tree/submitted", "/formgrader", "/login")
     assert 403 not in {opened(path, "cross-site") for path in entrances}
     assert opened("/lab?reset", "cross-site") == 403
-    assert {site: opened("/lab?clone=%252e%252e/files/x.ipynb", site) for site in ("none", "same-origin")} == {
-        "none": 403,
-        "same-origin": 403,
+    assert {opened(f"/lab/tree/{dots}%2ffiles%2fx.ipynb", "none") for dots in ("..%2f..", "%2e%2e%2f.%2E")} == {403}
+    assert {opened(f"/{mode}?clone=%252e%252e/files/x", "same-origin") for mode in ("lab", "doc", "lab/tree/x")} == {
+        403
     }
     assert opened("/lab?clone=auto-A", "none") == opened("/lab?token=a", "cross-site") == 200
     assert opened("/lab/api/licenses/?bundles=.*", "none") == 403  # an expression without end would stop the server
@@ -578,6 +578,7 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     for _ in range(2):  # and once more after it was saved
         page.goto(f"{address}/lab/tree/{name}")
         page.get_by_text("a table").wait_for()
+        page.locator(".jp-MarkdownOutput img").nth(2).wait_for(state="attached")
         page.wait_for_timeout(500)
         assert page.title() != "ran"
         assert page.get_by_text("printed").count() and page.get_by_text("it failed").count()
@@ -609,6 +610,25 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
         assert requests.get(f"{address}/nbconvert/html/{path}", headers=from_lab, timeout=60).status_code == 403
     (lab.root / name).unlink()
     (lab.root / "dot.png").unlink()
+
+
+def test_a_file_is_downloaded_and_not_taken_for_an_answer_of_the_server(lab, address, chromium):
+    # A link to %2e%2e/%2e%2e/files/lab.ipynb let JupyterLab read a notebook from the file that a student had written
+    text = '{"type": "file", "path": "answer.json", "name": "answer.json", "content": "x"}'
+    (lab.root / "answer.json").write_text(text)
+    page = chromium.new_page()
+    page.goto(f"{address}/lab")
+    assert page.evaluate("async () => (await fetch('/files/answer.json')).status") == 403
+    assert requests.get(f"{address}/files/answer.json", headers={"X-XSRFToken": "x"}, timeout=30).status_code == 403
+    with page.expect_download() as download:
+        page.evaluate("""() => {
+          const link = Object.assign(document.createElement("a"), {href: "/files/answer.json", download: ""});
+          document.body.append(link);
+          link.click();
+        }""")
+    assert Path(download.value.path()).read_text() == text
+    page.close()
+    (lab.root / "answer.json").unlink()
 
 
 def test_a_workspace_of_others_is_not_loaded(lab, address, chromium):

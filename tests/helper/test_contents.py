@@ -35,10 +35,11 @@ def test_a_notebook_that_this_user_ran_is_read_as_it_was_saved(manager, tmp_path
     answer_of(manager.save({"type": "notebook", "content": copy.deepcopy(notebook)}, "own.ipynb"))
     assert answer_of(manager.get("own.ipynb"))["content"] == notebook
 
-    changed = json.loads((tmp_path / "own.ipynb").read_text())
+    changed = json.loads((tmp_path / "own.ipynb").read_text()) | {"data": {}, "content": "x"}
     changed["cells"][0]["source"] = "2"
     (tmp_path / "own.ipynb").write_text(json.dumps(changed))
     read = answer_of(manager.get("own.ipynb"))["content"]
+    assert read.keys() == {"nbformat", "nbformat_minor", "metadata", "cells"}
     assert read.metadata == {} and read.cells[0].metadata.trusted is False
     assert read.cells[0].outputs[0].data == {"text/html": "<script>"}
 
