@@ -111,7 +111,8 @@ def _refuse_requests(app):
     class FromElsewhere(Matcher):
         """A link, a redirect or a script of another site, with which the browser sends the cookie.
 
-        It may open JupyterLab. Browsers say where a request comes from only to a server on localhost or with https.
+        It may open JupyterLab. Browsers say where a request comes from only over a secure connection, or to their own
+        machine.
         """
 
         def match(self, request):
@@ -130,7 +131,7 @@ def _refuse_requests(app):
         """JupyterLab shortens the dots in a link only after it has checked it, and takes a file for an answer."""
 
         def match(self, request):
-            # Browsers name the mode only to https and localhost; JupyterLab sends the token with each request
+            # Browsers name the mode only over a secure connection; JupyterLab sends the token with each request
             is_fetch = request.headers.get("Sec-Fetch-Mode") in ("cors", "same-origin")
             return super().match(request) if is_fetch or "X-XSRFToken" in request.headers else None
 
