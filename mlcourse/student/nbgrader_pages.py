@@ -12,7 +12,7 @@ the order of their names, so it comes before those of nbgrader. The same file sw
 writes a saved notebook into each file that the notebook names. ``viewers.json`` switches off JupyterLab's figures of
 Vega: such a figure in a notebook that is only opened can read any file of the server and send it elsewhere. Notebook 7
 shows it all the same, so its pages are off, too, and JupyterLab opens what nbgrader links to there. It also switches
-off the loader of workspaces, which writes a file to each address that the file names.
+off the loader of such files as hold the layout of JupyterLab: it writes a file to each address that one names.
 """
 
 import base64
@@ -22,6 +22,7 @@ import os
 import re
 import secrets
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 
 PLACE = "nbgrader.server_extensions."
@@ -68,6 +69,8 @@ def _load_jupyter_server_extension(app):
             importlib.import_module(f"{name}.handlers")
     protect()
     _refuse_requests(app)
+    if app.jpserver_extensions.get(f"{PLACE}formgrader"):
+        _run_own_scripts_alone()
     if not app.jpserver_extensions.get("notebook"):
         base = app.web_app.settings["base_url"]
         pages = [
@@ -78,6 +81,19 @@ def _load_jupyter_server_extension(app):
             )
         ]
         app.web_app.add_handlers(".*$", pages)
+
+
+def _run_own_scripts_alone():
+    """Let JupyterLab's page run no script but those of its files, where an instructor reads notebooks of others."""
+    from jupyterlab.commands import get_app_dir
+    from jupyterlab_server.handlers import LabHandler
+
+    page = Path(get_app_dir(), "static", "index.html").read_text(encoding="utf-8")
+    own = " ".join(map(csp_hash, re.findall("<script>(.*?)</script>", page, re.DOTALL)))
+    general = LabHandler.content_security_policy.fget
+    # JupyterLab makes some of its code as it runs
+    policy = f"script-src 'self' 'unsafe-eval' {own}"
+    LabHandler.content_security_policy = property(lambda self: f"{general(self)}; {policy}")
 
 
 def _refuse_requests(app):

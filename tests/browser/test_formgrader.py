@@ -580,6 +580,8 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
         page.get_by_text("a table").wait_for()
         page.locator(".jp-MarkdownOutput img").nth(2).wait_for(state="attached")
         page.wait_for_timeout(500)
+        page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", script)
+        page.wait_for_timeout(200)
         assert page.title() != "ran"
         assert page.get_by_text("printed").count() and page.get_by_text("it failed").count()
         widths = page.locator(".jp-MarkdownOutput img").evaluate_all("all => all.map((one) => one.naturalWidth)")
