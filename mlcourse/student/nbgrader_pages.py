@@ -35,6 +35,8 @@ FILES = r"/submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$).
 # For JupyterLab, where a reader opens notebooks of others; the kernels answer by web sockets
 OWN = "'self' data: blob:"
 NOTHING_ELSEWHERE = f"frame-src 'self' blob:; connect-src {OWN} ws: wss:; img-src {OWN}; media-src {OWN}"
+# JupyterLab makes some of its code as it runs
+SCRIPTS = "script-src 'self' 'unsafe-eval'"
 # What browsers say in `Sec-Fetch-Dest`
 MEDIA = ("audio", "embed", "image", "object", "track", "video")
 FILES_OF_PAGES = ["custom", "favicon.ico", "files", "formgrader/static", "kernelspecs", "lab/api/themes"]
@@ -91,9 +93,7 @@ def _run_own_scripts_alone():
     page = Path(get_app_dir(), "static", "index.html").read_text(encoding="utf-8")
     own = " ".join(map(csp_hash, re.findall("<script>(.*?)</script>", page, re.DOTALL)))
     general = LabHandler.content_security_policy.fget
-    # JupyterLab makes some of its code as it runs
-    policy = f"script-src 'self' 'unsafe-eval' {own}"
-    LabHandler.content_security_policy = property(lambda self: f"{general(self)}; {policy}")
+    LabHandler.content_security_policy = property(lambda self: f"{general(self)}; {SCRIPTS} {own}")
 
 
 def _refuse_requests(app):
