@@ -138,7 +138,7 @@ def test_binder_opens_a_chapter_as_a_notebook(chromium, tmp_path):
             page.goto(f"http://127.0.0.1:{port}/lab/tree/{name}")
             # An empty cell stands there before the chapter is read
             page.locator(".jp-Notebook .jp-CodeCell").nth(2).wait_for(timeout=90_000)
-            assert page.locator(".jp-Notebook .jp-MarkdownCell h1").count() == 1
+            page.locator(".jp-Notebook .jp-MarkdownCell h1").first.wait_for(timeout=90_000)
             page.close()
         finally:
             server.kill()
