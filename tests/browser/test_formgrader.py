@@ -313,7 +313,8 @@ def test_the_search_for_the_ends_of_formulas_does_not_keep_the_browser_busy(form
 )
 def test_no_part_of_an_address_becomes_a_script_or_another_address(address, page, part):
     for once in (urllib.parse.quote(part, safe=""), urllib.parse.quote(part, safe="").lower().replace(".", "%2e")):
-        assert status_of_path(address, f"/formgrader/{page}/{once}") in (403, 404)
+        # The server refuses two dots before it looks for a page
+        assert status_of_path(address, f"/formgrader/{page}/{once}") == (403 if ".." in part else 404)
         assert status_of_path(address, f"/formgrader/{page}/{once.replace('%', '%25')}") == 404 or "%" not in once
 
 
