@@ -27,6 +27,20 @@ OUTPUTS = {
     "error": ("ename", "evalue", "traceback"),
 }
 NOTEBOOK = {"nbformat", "nbformat_minor", "metadata", "cells"}
+CELL = ("id", "cell_type", "metadata", "source", "attachments", "execution_count", "outputs")
+CELL_METADATA = (
+    "nbgrader",
+    "tags",
+    "deletable",
+    "editable",
+    "cellView",
+    "collapsed",
+    "jupyter",
+    "scrolled",
+    "slideshow",
+)
+MOST_TAGS = 100
+SCALARS = (str, int, float, bool, type(None))
 KERNEL = ("name", "display_name", "language")
 COMMANDS = re.compile("data-commandlinker", re.IGNORECASE)
 LANGUAGE = ("name", "version")  # the kernel says the rest
@@ -95,6 +109,9 @@ def clean(notebook: dict) -> None:
     for key in notebook.keys() - NOTEBOOK:
         del notebook[key]
     for cell in notebook["cells"]:
+        for key in cell.keys() - set(CELL):
+            del cell[key]
+        cell["metadata"] = _plain(_only(cell.get("metadata"), CELL_METADATA))
         if "attachments" in cell:
             pictures = cell["attachments"] = _only(cell["attachments"])
             for name in pictures:
@@ -123,6 +140,20 @@ def _shown(output):
 def _without_commands(text):
     """Return a text whose buttons run no command of JupyterLab."""
     return COMMANDS.sub("data-no-command", text) if isinstance(text, str) else ""
+
+
+def _plain(metadata):
+    """Return the metadata of a cell with plain values: those of a key, of one dictionary below it, and tags."""
+    plain = NotebookNode()
+    for key, value in metadata.items():
+        if key == "tags":
+            some = value[:MOST_TAGS] if isinstance(value, list) else []
+            plain[key] = [tag for tag in some if isinstance(tag, str)]
+        elif isinstance(value, dict):
+            plain[key] = NotebookNode({name: one for name, one in value.items() if isinstance(one, SCALARS)})
+        elif isinstance(value, SCALARS):
+            plain[key] = value
+    return plain
 
 
 def _only(thing, keys=None):

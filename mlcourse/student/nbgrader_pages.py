@@ -111,7 +111,9 @@ def _refuse_requests(app):
         """A browser asks for pictures, sounds and films of a notebook without a click; only files are some."""
 
         def match(self, request):
-            is_media = request.headers.get("Sec-Fetch-Dest") in MEDIA
+            # Over an insecure connection to another machine, browsers say only which types they accept
+            kind = request.headers.get("Sec-Fetch-Dest", request.headers.get("Accept", "").partition("/")[0])
+            is_media = kind in MEDIA
             return {} if is_media and not files.fullmatch(request.path) else None
 
     class Forbidden(JupyterHandler):

@@ -546,6 +546,15 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
     assert opened("/lab/api/licenses/?bundles=.*", "none") == 403  # an expression without end would stop the server
 
 
+@pytest.mark.parametrize("headers", [{"Sec-Fetch-Dest": "image"}, {"Accept": "image/avif,image/webp,*/*;q=0.8"}])
+def test_a_page_asked_for_as_a_picture_is_refused(address, headers):
+    asked = {
+        path: requests.get(address + path, headers=headers, timeout=30).status_code for path in ("/logout", "/lab")
+    }
+    assert set(asked.values()) == {403}
+    assert requests.get(f"{address}/favicon.ico", headers=headers, timeout=30).status_code == 200
+
+
 def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, address, chromium):
     name, script = "others.ipynb", "<img src=x onerror=\"document.title = 'ran'\">"
     figure = {"text/html": f"<b>a table</b>{script}", "application/javascript": "document.title = 'ran'"}

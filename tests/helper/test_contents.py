@@ -44,6 +44,23 @@ def test_a_notebook_that_this_user_ran_is_read_as_it_was_saved(manager, tmp_path
     assert read.cells[0].outputs[0].data == {"text/html": "<script>"}
 
 
+def test_a_cell_of_others_keeps_plain_metadata_alone(manager, tmp_path):
+    grader = {"grade_id": "one-1", "points": 2, "locked": True}
+    given = {"nbgrader": grader, "tags": ["set-up", {}], "editable": False, "cellView": "form", "jupyter": {"a": True}}
+    more = {
+        "slideshow": {"deep": {}},
+        "collapsed": [1],
+        "scrolled": {},
+        "toc": "<b>",
+        "tags": ["set-up", *[{}] * 20_000],
+    }
+    cell = nbformat.v4.new_code_cell("1") | {"metadata": given | more, "more": 1}
+    (tmp_path / "others.ipynb").write_text(json.dumps(nbformat.v4.new_notebook() | {"cells": [cell]}))
+    read = answer_of(manager.get("others.ipynb"))["content"].cells[0]
+    kept = given | {"tags": ["set-up"], "slideshow": {}, "scrolled": {}, "trusted": False}
+    assert read.metadata == kept and "more" not in read
+
+
 def test_what_was_handed_in_is_only_read_and_never_trusted(manager, tmp_path):
     outputs = [nbformat.v4.new_output("stream", text="printed")]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=outputs)], metadata={"toc": {}})
