@@ -3,7 +3,8 @@
 JupyterLab knows by a signature which notebooks this user has saved and run. It cleans what it shows of all others, but
 not everywhere: it takes outputs of types that the signature does not cover, figures that ask other addresses, saved
 widgets, and settings for extensions, and it runs commands that a button in a text names. Of a notebook without a
-signature, this server reads only what is named here.
+signature, this server reads only what is named here. Much of that may still keep a browser busy for long, such as a
+formula. So what was handed in is not opened at all: the pages of the course are made for that.
 """
 
 import hashlib
@@ -18,6 +19,9 @@ from nbformat.sign import NotebookNotary, signature_removed
 from tornado.web import HTTPError
 
 HANDED_IN = ("submitted", "autograded", "replaced")
+READ = (
+    "read it with `mlcourse mark` or in the formgrader; to run its cells as yourself, copy it to another folder first"
+)
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 SHOWN = ("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg")
 OUTPUTS = {
@@ -60,24 +64,17 @@ class Notary(NotebookNotary):
 class CleanContents:
     """Comes before the base class of a contents manager: cleans a notebook without a signature as it is read.
 
-    What students have handed in is always cleaned, and can only be read: JupyterLab saves by itself what it shows.
+    It gives out nothing that students have handed in, or that was graded: no JupyterLab opens it.
     """
 
     def _notary_default(self):
         return Notary(parent=self)
 
-    async def get(self, path, *arguments, **options):
+    async def get(self, path, content=True, *arguments, **options):
         """Return the model of a file or folder."""
-        model = await ensure_async(super().get(path, *arguments, **options))
-        if self.was_handed_in(path):
-            model["writable"] = False
-        return model
-
-    async def save(self, model, path=""):
-        """Save a file; refuse to change what was handed in."""
-        if self.was_handed_in(path):
-            raise HTTPError(403, f"{path} was handed in and stays as it is: choose Save As to save a copy elsewhere")
-        return await ensure_async(super().save(model, path))
+        if content and self.was_handed_in(path) and not await ensure_async(self.dir_exists(path)):
+            raise HTTPError(403, f"{path} was handed in: {READ}")
+        return await ensure_async(super().get(path, content, *arguments, **options))
 
     async def get_kernel_path(self, path, model=None):
         """Return the folder of a notebook's kernel: not one with files of others, where Python may find modules."""
@@ -85,12 +82,9 @@ class CleanContents:
 
     def mark_trusted_cells(self, nb, path=""):
         """Clean a notebook if need be, and mark its cells; the server calls this with each notebook that it reads."""
-        was_handed_in = self.was_handed_in(path)
-        if was_handed_in or not self.notary.check_signature(nb):
+        if not self.notary.check_signature(nb):
             clean(nb)
         super().mark_trusted_cells(nb, path)
-        if was_handed_in:
-            self.notary.mark_cells(nb, False)
 
     def was_handed_in(self, path):
         """Whether a path lies in a folder of an nbgrader course that holds students' work."""

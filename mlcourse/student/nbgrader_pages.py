@@ -4,8 +4,8 @@ Each page of the web can send a browser to an address of the Jupyter server, and
 the server knows its user. nbgrader answers some addresses with a part of them, as HTML. Its formgrader writes parts of
 an address into the scripts of its pages as they are, and into the addresses from which these load their tables; it
 writes texts of such tables into a page as HTML; it shows a file beside a student's notebook as a page of its own; and
-it loads a configuration, which is Python, from any folder that an address names. Its extension of JupyterLab runs each
-command that a page in the formgrader's frame sends, of whatever site the page is.
+it loads a configuration, which is Python, from any folder that an address names. In JupyterLab, it runs each command
+that a page sends, once the formgrader's frame was closed: so that frame is off, and the formgrader is a page of its own.
 
 This is an extension of the Jupyter server, switched on in the environment (``nbgrader_pages.json``). Extensions load in
 the order of their names, so it comes before those of nbgrader. The same file switches off that of Jupytext, which
@@ -41,6 +41,8 @@ SCRIPTS = "script-src 'self' 'unsafe-eval'"
 MEDIA = ("audio", "embed", "image", "object", "track", "video")
 FILES_OF_PAGES = ["custom", "favicon.ico", "files", "formgrader/static", "kernelspecs", "lab/api/themes"]
 FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
+# A page of another site that opens JupyterLab gets no hold of its window, to which it could send messages
+ALONE = {"Cross-Origin-Opener-Policy": "same-origin"}
 # What another site may link to; JupyterHub and nbgitpuller send browsers to the last two
 ENTRANCES = (
     "|formgrader/?|(?P<lab>lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*)|login|oauth_callback|git-pull"
@@ -70,6 +72,7 @@ def _load_jupyter_server_extension(app):
         if is_on and name.startswith(PLACE):
             importlib.import_module(f"{name}.handlers")
     protect()
+    app.web_app.settings["headers"] = {**app.web_app.settings.get("headers", {}), **ALONE}
     _refuse_requests(app)
     if app.jpserver_extensions.get(f"{PLACE}formgrader"):
         _run_own_scripts_alone()
@@ -77,7 +80,7 @@ def _load_jupyter_server_extension(app):
         base = app.web_app.settings["base_url"]
         pages = [
             (
-                url_path_join(base, "notebooks", "(.*)"),
+                url_path_join(base, "(?:notebooks|tree|edit)", "(.*)"),
                 RedirectHandler,
                 {"url": url_path_join(base, "lab/tree/{0}"), "permanent": False},
             )
@@ -101,7 +104,6 @@ def _refuse_requests(app):
     from jupyter_server.base.handlers import JupyterHandler
     from jupyter_server.utils import url_path_join
     from tornado.routing import Matcher, PathMatches, Rule
-    from tornado.web import HTTPError
 
     base = app.web_app.settings["base_url"]
     files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/.*)?")
@@ -136,7 +138,7 @@ def _refuse_requests(app):
         def match(self, request):
             is_other = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
             entrance = entrances.fullmatch(request.path)
-            is_allowed = entrance and (not entrance["lab"] or request.query_arguments.keys() <= {"formgrader", "token"})
+            is_allowed = entrance and (not entrance["lab"] or request.query_arguments.keys() <= {"token"})
             return {} if is_other and not is_allowed else None
 
     class LeavesTheFolder(Matcher):
@@ -165,22 +167,6 @@ def _refuse_requests(app):
         def match(self, request):
             return {} if "bundles" in request.query_arguments else None
 
-    class Export(PathMatches):
-        """Some exports run the scripts of a notebook in a browser on the server; all search its texts for long."""
-
-        def match(self, request):
-            found = super().match(request)
-            if not found:
-                return None
-            kind, path = (part.decode("utf-8", "replace") for part in found["path_args"])
-            if kind.lower().startswith(("web", "qt")):
-                return {}
-            try:
-                return {} if app.contents_manager.was_handed_in(path) else None
-            except HTTPError:  # no path that this server can read
-                return {}
-
-    exports = Export(url_path_join(re.escape(base), "nbconvert", "([^/]+)/(.*)"))
     fetched = FetchesNoFile(re.escape(base) + "(?:files|nbconvert|view)/.*")
     # Before the pages of JupyterLab, which are there already
     matchers = [
@@ -190,7 +176,8 @@ def _refuse_requests(app):
         ClonesNoWorkspace(),
         LicensesByPattern(),
         fetched,
-        exports,
+        # These exports run the scripts of a notebook in a browser on the server
+        PathMatches(url_path_join(re.escape(base), "nbconvert", "(?i:web|qt).*")),
     ]
     app.web_app.default_router.rules[:0] = [Rule(matcher, Forbidden) for matcher in matchers]
 

@@ -465,21 +465,26 @@ def test_a_page_shows_its_table_and_runs_no_script_that_is_added_to_it(graded, a
     opened.close()
 
 
-def test_no_other_site_opens_in_the_frame_of_the_formgrader_in_jupyterlab(graded, address, chromium):
-    # nbgrader would run each command that such a site sends: open a notebook, run its cells
-    page, forbidden = chromium.new_page(), []
-    page.on("console", lambda message: forbidden.append(message.text) if message.type == "error" else None)
-    page.goto(f"{address}/lab?formgrader=true")
-    page.locator("iframe").wait_for()
-    [frame] = [frame for frame in page.frames if frame.parent_frame]
-    frame.wait_for_load_state()
-    frame.wait_for_url("**/formgrader/**")
-    elsewhere = address.replace("localhost", "127.0.0.1")
-    assert elsewhere != address
-    frame.evaluate("url => { location = url }", f"{elsewhere}/api")
-    page.wait_for_timeout(1000)
+def test_a_page_of_another_site_gets_no_hold_of_jupyterlab(graded, address, chromium):
+    # nbgrader would run each command that such a page sends, after its formgrader in JupyterLab was closed
+    page = chromium.new_page()
+    page.goto(f"{address.replace('localhost', '127.0.0.1')}/api")
+    with page.expect_popup() as opening:
+        page.evaluate("address => { window.opened = window.open(address) }", f"{address}/lab")
+    opened = opening.value
+    opened.locator(".jp-Launcher").wait_for()
+    assert page.evaluate("window.opened.closed") and not opened.is_closed()
+    opened.goto(f"{address}/lab?formgrader=true")
+    opened.locator(".jp-Launcher").wait_for()
+    assert not opened.locator("iframe").count()
+    opened.close()
     page.close()
-    assert any("frame-src" in text for text in forbidden)
+
+
+@pytest.mark.parametrize("kind", ["notebooks", "tree", "edit"])
+def test_a_link_of_the_formgrader_to_a_file_opens_jupyterlab(address, kind):
+    answer = requests.get(f"{address}/{kind}/source/{LAB}", timeout=30, allow_redirects=False)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/lab/tree/source/{LAB}")
 
 
 def test_a_notebook_that_is_opened_in_jupyterlab_asks_no_other_site_and_its_cells_run(lab, address, chromium):
@@ -618,8 +623,6 @@ def test_a_notebook_of_others_is_read_without_what_acts_in_jupyterlab(lab, addre
     urls = {kind: f"{address}/nbconvert/{kind}/{name}" for kind in kinds}
     pages = {kind: requests.get(url, headers=from_lab, timeout=60).status_code for kind, url in urls.items()}
     assert pages == {"html": 200, "webpdf": 403, "WebPDF": 403, "qtpdf": 403, "script": 200}
-    for path in (f"submitted/{STUDENT}/{LAB}/{LAB}.ipynb", f"%73ubmitted//{STUDENT}/{LAB}/{LAB}.ipynb"):
-        assert requests.get(f"{address}/nbconvert/html/{path}", headers=from_lab, timeout=60).status_code == 403
     (lab.root / name).unlink()
     (lab.root / "dot.png").unlink()
 
@@ -657,10 +660,20 @@ def test_a_workspace_of_others_is_not_loaded(lab, address, chromium):
     assert not (lab.root / "written.txt").exists()
 
 
-def test_what_nbgrader_opens_as_a_notebook_opens_in_jupyterlab(address):
-    answer = requests.get(f"{address}/notebooks/autograded/{STUDENT}/lab.ipynb", timeout=30, allow_redirects=False)
-    assert answer.status_code == 302
-    assert answer.headers["Location"] == f"/lab/tree/autograded/{STUDENT}/lab.ipynb"
+def test_jupyterlab_says_where_to_read_what_was_handed_in(lab, address, chromium):
+    page = chromium.new_page()
+    page.goto(f"{address}/lab/tree/submitted/{STUDENT}/{LAB}/{LAB}.ipynb")
+    page.locator("dialog.jp-Dialog").get_by_text("read it with `mlcourse mark` or in the formgrader").wait_for()
+    assert not page.locator(".jp-Cell").count()
+    page.close()
+    inside = f"submitted/{STUDENT}/{LAB}/{LAB}.ipynb"
+    pages = (
+        f"api/contents/{inside}",
+        f"files/{inside}",
+        f"files/%73ubmitted/{inside[10:]}",
+        f"nbconvert/html/{inside}",
+    )
+    assert {status(f"{address}/{one}") for one in pages} == {403}
 
 
 def test_a_file_beside_a_notebook_is_no_page_of_the_formgrader(graded, address):

@@ -613,14 +613,6 @@ def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrade
     assert stolen == "SecurityError"
 
 
-def test_the_formgrader_opens_within_the_instructors_jupyterlab(formgrader, people):
-    ivy = people[0]
-    page = ivy.page.context.new_page()
-    page.goto(f"{ivy.hub}/user/{ivy.name}/lab?formgrader=true")
-    page.frame_locator("iframe").get_by_role("link", name=LAB).first.wait_for()
-    page.close()
-
-
 def test_the_lab_of_a_student_runs_on_the_hub_and_all_its_checks_pass(submitted):
     assert all(has_passed(cell) for cell in submitted if is_test(cell))
 

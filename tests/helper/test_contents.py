@@ -61,23 +61,22 @@ def test_a_cell_of_others_keeps_plain_metadata_alone(manager, tmp_path):
     assert read.metadata == kept and "more" not in read
 
 
-def test_what_was_handed_in_is_only_read_and_never_trusted(manager, tmp_path):
-    outputs = [nbformat.v4.new_output("stream", text="printed")]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=outputs)], metadata={"toc": {}})
-    folder = tmp_path / "course" / "submitted" / "one" / "lab"
-    folder.mkdir(parents=True)
+def test_what_was_handed_in_is_not_opened(manager, tmp_path):
     path = "course/submitted/one/lab/lab.ipynb"
-    model = {"type": "notebook", "content": copy.deepcopy(notebook)}
-    answer_of(manager.save(copy.deepcopy(model), path))  # this is no course yet
-    assert answer_of(manager.get(path))["writable"]
+    folder = (tmp_path / path).parent
+    folder.mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(), tmp_path / path)
+    (folder / "page.html").write_text("<script>")
+    files = [path, "course/submitted/one/lab/page.html"]
+    assert [answer_of(manager.get(one))["path"] for one in files] == files  # this is no course yet
     (tmp_path / "course" / "nbgrader_config.py").touch()
-    before = (folder / "lab.ipynb").read_bytes()
-    with pytest.raises(HTTPError, match="was handed in and stays as it is"):
-        answer_of(manager.save(model, path))
-    answer_of(manager.trust_notebook(path))
-    read = answer_of(manager.get(path))
-    assert (folder / "lab.ipynb").read_bytes() == before and not read["writable"]
-    assert read["content"].metadata == {} and not read["content"].cells[0].metadata.trusted
+    for one in files:
+        with pytest.raises(HTTPError, match="was handed in: read it with"):
+            answer_of(manager.get(one))
+        assert answer_of(manager.get(one, content=False))["content"] is None
+    with pytest.raises(HTTPError, match="was handed in"):
+        answer_of(manager.trust_notebook(path))
+    assert [one["name"] for one in answer_of(manager.get("course/submitted/one/lab"))["content"]]
     assert [answer_of(manager.get_kernel_path(one)) for one in (path, "course/lab.ipynb")] == ["", "course"]
 
 
