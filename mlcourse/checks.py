@@ -510,7 +510,8 @@ def _numbers(value, what):
         values = np.asarray(value)
     except ValueError:
         raise CheckFailed(f"{what}: expected numbers, got rows of different lengths") from None
-    if values.dtype.kind == "O" and not isinstance(value, bool):
+    # NumPy would read numbers from texts
+    if values.dtype.kind == "O" and not any(isinstance(one, str | bytes | bool | np.bool_) for one in values.flat):
         with contextlib.suppress(TypeError, ValueError):
             values = values.astype(float)
     if values.dtype.kind not in "iuf":
