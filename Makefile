@@ -84,10 +84,12 @@ test-versions: $(READY)  ## run every check on the lowest or the newest versions
 clean:  ## delete what was built (the environment stays)
 	@rm -rf _build source
 
-$(READY): requirements.lock pyproject.toml
+SETTINGS := $(wildcard mlcourse/student/jupyter/*.json)  # pip copies these into the environment
+
+$(READY): requirements.lock pyproject.toml $(SETTINGS)
 	@sh .ci/setup "$(VENV)" requirements.lock
 	@touch $(READY) $(STUDENT_READY)
 
-$(STUDENT_READY): requirements-student.lock pyproject.toml
+$(STUDENT_READY): requirements-student.lock pyproject.toml $(SETTINGS)
 	@sh .ci/setup "$(VENV)" requirements-student.lock
 	@touch $(STUDENT_READY)

@@ -247,6 +247,8 @@ def _unescaped(text):
 
 def legible(text: str) -> str:
     """Return a text without single surrogates, which no file can hold, and with few marks on each letter."""
+    if text.isascii():  # such as a picture, which is long
+        return text
     return _joining()[1].sub(r"\1", text.encode("utf-8", "replace").decode("utf-8"))
 
 

@@ -76,6 +76,12 @@ class CleanContents:
             raise HTTPError(403, f"{path} was handed in: {READ}")
         return await ensure_async(super().get(path, content, *arguments, **options))
 
+    async def save(self, model, path=""):
+        """Save a file; refuse to change what was handed in, also with the empty notebook of a tab that did not open."""
+        if self.was_handed_in(path):
+            raise HTTPError(403, f"{path}: only commands of the course write where students' work is")
+        return await ensure_async(super().save(model, path))
+
     async def get_kernel_path(self, path, model=None):
         """Return the folder of a notebook's kernel: not one with files of others, where Python may find modules."""
         return "" if self.was_handed_in(path) else await ensure_async(super().get_kernel_path(path, model))

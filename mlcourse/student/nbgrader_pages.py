@@ -5,7 +5,7 @@ the server knows its user. nbgrader answers some addresses with a part of them, 
 an address into the scripts of its pages as they are, and into the addresses from which these load their tables; it
 writes texts of such tables into a page as HTML; it shows a file beside a student's notebook as a page of its own; and
 it loads a configuration, which is Python, from any folder that an address names. In JupyterLab, it runs each command
-that a page sends, once the formgrader's frame was closed: so that frame is off, and the formgrader is a page of its own.
+that a page sends, once the formgrader's frame was closed: so that frame is off, and the formgrader a page of its own.
 
 This is an extension of the Jupyter server, switched on in the environment (``nbgrader_pages.json``). Extensions load in
 the order of their names, so it comes before those of nbgrader. The same file switches off that of Jupytext, which
@@ -44,9 +44,8 @@ FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
 # A page of another site that opens JupyterLab gets no hold of its window, to which it could send messages
 ALONE = {"Cross-Origin-Opener-Policy": "same-origin"}
 # What another site may link to; JupyterHub and nbgitpuller send browsers to the last two
-ENTRANCES = (
-    "|formgrader/?|(?P<lab>lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*)|login|oauth_callback|git-pull"
-)
+ENTRANCES = ["", "formgrader(?:/(?:manage_assignments/?)?)?", "login", "oauth_callback", "git-pull"]
+ENTRANCES += ["(?P<lab>lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*)"]
 PARENT = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)")
 WORKSPACE = re.compile(rb"[a-zA-Z0-9_-]*")
 # nbgrader's own; its other buttons get their scripts from its files
@@ -104,10 +103,11 @@ def _refuse_requests(app):
     from jupyter_server.base.handlers import JupyterHandler
     from jupyter_server.utils import url_path_join
     from tornado.routing import Matcher, PathMatches, Rule
+    from tornado.web import HTTPError
 
     base = app.web_app.settings["base_url"]
     files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/.*)?")
-    entrances = re.compile(f"{re.escape(base)}(?:{ENTRANCES})")
+    entrances = re.compile(f"{re.escape(base)}(?:{'|'.join(ENTRANCES)})")
 
     class AskedAsMedia(Matcher):
         """A browser asks for pictures, sounds and films of a notebook without a click; only files are some."""
@@ -167,6 +167,20 @@ def _refuse_requests(app):
         def match(self, request):
             return {} if "bundles" in request.query_arguments else None
 
+    class HandedIn(PathMatches):
+        """A file of a student, which the server would read without its contents manager."""
+
+        def match(self, request):
+            found = super().match(request)
+            if not found:
+                return None
+            try:
+                return (
+                    {} if app.contents_manager.was_handed_in(found["path_args"][0].decode("utf-8", "replace")) else None
+                )
+            except HTTPError:  # no path that this server can read
+                return {}
+
     fetched = FetchesNoFile(re.escape(base) + "(?:files|nbconvert|view)/.*")
     # Before the pages of JupyterLab, which are there already
     matchers = [
@@ -176,6 +190,7 @@ def _refuse_requests(app):
         ClonesNoWorkspace(),
         LicensesByPattern(),
         fetched,
+        HandedIn(re.escape(base) + "(?:files|view)/(.*)"),
         # These exports run the scripts of a notebook in a browser on the server
         PathMatches(url_path_join(re.escape(base), "nbconvert", "(?i:web|qt).*")),
     ]

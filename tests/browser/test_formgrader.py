@@ -472,10 +472,11 @@ def test_a_page_of_another_site_gets_no_hold_of_jupyterlab(graded, address, chro
     with page.expect_popup() as opening:
         page.evaluate("address => { window.opened = window.open(address) }", f"{address}/lab")
     opened = opening.value
-    opened.locator(".jp-Launcher").wait_for()
+    opened.get_by_role("menuitem", name="Nbgrader").wait_for()
     assert page.evaluate("window.opened.closed") and not opened.is_closed()
     opened.goto(f"{address}/lab?formgrader=true")
-    opened.locator(".jp-Launcher").wait_for()
+    opened.get_by_role("menuitem", name="Nbgrader").wait_for()
+    opened.wait_for_timeout(2000)
     assert not opened.locator("iframe").count()
     opened.close()
     page.close()
@@ -535,12 +536,13 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
         "/logout",
         "/lab/api/licenses/",
         "/formgrader/manage_students",
+        "/formgrader/manage_assignments/lab-01",
         "/nbgrader_version?version=1",
     )
     assert {path: opened(path, "cross-site") for path in inner} == dict.fromkeys(inner, 403)
     assert {path: opened(path, "same-site", "no-cors") for path in inner} == dict.fromkeys(inner, 403)
     assert 403 not in {opened(path, "none") for path in inner if path != "/logout"}
-    entrances = ("/", "/lab", "/lab/tree/submitted", "/formgrader", "/login")
+    entrances = ("/", "/lab", "/lab/tree/submitted", "/formgrader", "/formgrader/manage_assignments", "/login")
     assert 403 not in {opened(path, "cross-site") for path in entrances}
     assert opened("/lab?reset", "cross-site") == 403
     assert {opened(f"/lab/tree/{dots}%2ffiles%2fx.ipynb", "none") for dots in ("..%2f..", "%2e%2e%2f.%2E")} == {403}
@@ -664,7 +666,7 @@ def test_jupyterlab_says_where_to_read_what_was_handed_in(lab, address, chromium
     page = chromium.new_page()
     page.goto(f"{address}/lab/tree/submitted/{STUDENT}/{LAB}/{LAB}.ipynb")
     page.locator("dialog.jp-Dialog").get_by_text("read it with `mlcourse mark` or in the formgrader").wait_for()
-    assert not page.locator(".jp-Cell").count()
+    assert not page.locator(".jp-MarkdownCell").count()
     page.close()
     inside = f"submitted/{STUDENT}/{LAB}/{LAB}.ipynb"
     pages = (
@@ -673,7 +675,10 @@ def test_jupyterlab_says_where_to_read_what_was_handed_in(lab, address, chromium
         f"files/%73ubmitted/{inside[10:]}",
         f"nbconvert/html/{inside}",
     )
-    assert {status(f"{address}/{one}") for one in pages} == {403}
+    from_lab = {"Referer": f"{address}/lab"}
+    asked = [requests.get(f"{address}/{one}", headers=from_lab, timeout=60) for one in pages]
+    assert [answer.status_code for answer in asked] == [403] * len(pages)
+    assert requests.get(f"{address}/files/nbgrader_config.py", headers=from_lab, timeout=60).status_code == 200
 
 
 def test_a_file_beside_a_notebook_is_no_page_of_the_formgrader(graded, address):

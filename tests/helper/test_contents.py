@@ -76,6 +76,8 @@ def test_what_was_handed_in_is_not_opened(manager, tmp_path):
         assert answer_of(manager.get(one, content=False))["content"] is None
     with pytest.raises(HTTPError, match="was handed in"):
         answer_of(manager.trust_notebook(path))
+    with pytest.raises(HTTPError, match="only commands of the course write"):
+        answer_of(manager.save({"type": "notebook", "content": nbformat.v4.new_notebook()}, path))
     assert [one["name"] for one in answer_of(manager.get("course/submitted/one/lab"))["content"]]
     assert [answer_of(manager.get_kernel_path(one)) for one in (path, "course/lab.ipynb")] == ["", "course"]
 
