@@ -356,7 +356,10 @@ def formgrader(people, class_of_40, hub, chromium):
     ivy.page.locator(".jp-Launcher").wait_for()
     ivy.type(f"mlcourse roster {ivy.home}/class.csv")
     ivy.type(f"mlcourse release {LAB}")
-    page = ivy.open("formgrader/manage_assignments")
+    page = ivy.page.context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{ivy.hub}/hub/user-redirect/formgrader")
+    page.wait_for_url(f"**/user/{ivy.name}/formgrader/manage_assignments")
     press(page, "release", f"Successfully released '{LAB}'")
     return page
 
