@@ -174,10 +174,9 @@ def _refuse_requests(app):
             found = super().match(request)
             if not found:
                 return None
+            path = found["path_args"][0].decode("utf-8", "replace")
             try:
-                return (
-                    {} if app.contents_manager.was_handed_in(found["path_args"][0].decode("utf-8", "replace")) else None
-                )
+                return {} if app.contents_manager.was_handed_in(path) else None
             except HTTPError:  # no path that this server can read
                 return {}
 

@@ -482,6 +482,19 @@ def test_a_page_of_another_site_gets_no_hold_of_jupyterlab(graded, address, chro
     page.close()
 
 
+def test_no_other_site_opens_in_a_frame_of_jupyterlab(address, chromium):
+    page, forbidden = chromium.new_page(), []
+    page.on("console", lambda message: forbidden.append(message.text) if message.type == "error" else None)
+    page.goto(f"{address}/lab")
+    elsewhere = address.replace("localhost", "127.0.0.1")
+    assert elsewhere != address
+    add = "url => document.body.append(Object.assign(document.createElement('iframe'), {src: url}))"
+    page.evaluate(add, f"{elsewhere}/api")
+    page.wait_for_timeout(1000)
+    page.close()
+    assert any("frame-src" in text for text in forbidden)
+
+
 @pytest.mark.parametrize("kind", ["notebooks", "tree", "edit"])
 def test_a_link_of_the_formgrader_to_a_file_opens_jupyterlab(address, kind):
     answer = requests.get(f"{address}/{kind}/source/{LAB}", timeout=30, allow_redirects=False)
@@ -672,12 +685,15 @@ def test_jupyterlab_says_where_to_read_what_was_handed_in(lab, address, chromium
     pages = (
         f"api/contents/{inside}",
         f"files/{inside}",
-        f"files/%73ubmitted/{inside[10:]}",
+        f"files/%73ubmitted//{inside[10:]}",
         f"nbconvert/html/{inside}",
+        f"nbconvert/html/%73ubmitted/{inside[10:]}",
     )
     from_lab = {"Referer": f"{address}/lab"}
     asked = [requests.get(f"{address}/{one}", headers=from_lab, timeout=60) for one in pages]
     assert [answer.status_code for answer in asked] == [403] * len(pages)
+    doubled = f"{address}/nbconvert/html/%73ubmitted//{inside[10:]}"  # no page of the server
+    assert requests.get(doubled, headers=from_lab, timeout=60).status_code == 404
     assert requests.get(f"{address}/files/nbgrader_config.py", headers=from_lab, timeout=60).status_code == 200
 
 

@@ -46,7 +46,7 @@ def test_a_notebook_that_this_user_ran_is_read_as_it_was_saved(manager, tmp_path
 
 def test_a_cell_of_others_keeps_plain_metadata_alone(manager, tmp_path):
     grader = {"grade_id": "one-1", "points": 2, "locked": True}
-    given = {"nbgrader": grader, "tags": ["set-up", {}], "editable": False, "cellView": "form", "jupyter": {"a": True}}
+    given = {"nbgrader": grader, "editable": False, "cellView": "form", "jupyter": {"a": True}}
     more = {
         "slideshow": {"deep": {}},
         "collapsed": [1],
@@ -67,6 +67,7 @@ def test_what_was_handed_in_is_not_opened(manager, tmp_path):
     folder.mkdir(parents=True)
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / path)
     (folder / "page.html").write_text("<script>")
+    before = (tmp_path / path).read_bytes()
     files = [path, "course/submitted/one/lab/page.html"]
     assert [answer_of(manager.get(one))["path"] for one in files] == files  # this is no course yet
     (tmp_path / "course" / "nbgrader_config.py").touch()
@@ -78,6 +79,7 @@ def test_what_was_handed_in_is_not_opened(manager, tmp_path):
         answer_of(manager.trust_notebook(path))
     with pytest.raises(HTTPError, match="only commands of the course write"):
         answer_of(manager.save({"type": "notebook", "content": nbformat.v4.new_notebook()}, path))
+    assert (tmp_path / path).read_bytes() == before
     assert [one["name"] for one in answer_of(manager.get("course/submitted/one/lab"))["content"]]
     assert [answer_of(manager.get_kernel_path(one)) for one in (path, "course/lab.ipynb")] == ["", "course"]
 
