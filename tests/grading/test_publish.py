@@ -511,6 +511,7 @@ def test_a_link_that_git_keeps_as_a_file_is_refused(course, published):
 def test_beside_the_labs_nothing_stays_below_their_folder(course, published):
     for name in (".gitattributes", "random.py", f"{FIRST}/random.py"):
         (published / "labs" / name).write_text("*.ipynb working-tree-encoding=UTF-16LE\n")
+        git(published, "add", "--force", f"labs/{name}")
     commit_as_publication(published)
     publish(str(published), course)
     assert git(published, "ls-files", "labs").split() == [f"labs/{lab}/{lab}.ipynb" for lab in (FIRST, SECOND)]
