@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import time
 import urllib.request
 
@@ -45,3 +46,12 @@ def free_ports(count, among=None):
             except OSError:
                 continue
     raise OSError("no free ports")
+
+
+def wait_until_ended(server):
+    """Wait until a server ends that was asked to, for so long as one does that still answers its first page."""
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:  # threads of Jupyter can then wait for ever
+        server.kill()
+        server.wait()

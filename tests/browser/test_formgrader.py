@@ -27,7 +27,7 @@ from course import Lab, make_course
 from coursegrader.formulas import SETTINGS, is_plain
 from coursegrader.sanitizer import TEMPLATES, mathjax
 from paths import ROOT
-from servers import served
+from servers import served, wait_until_ended
 
 LAB = "lab-01-toy-regression"
 STUDENT = "perfect"
@@ -124,7 +124,7 @@ def jupyter_server(folder):
         yield served(folder / "runtime", server, log)
     finally:
         server.terminate()
-        server.wait()
+        wait_until_ended(server)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from coursegrader.labs import grade_id, grader, read_lab
 from jupyterlab_page import Student, grade_id_of
 from mlcourse.student.notebooks import has_passed, is_test
 from paths import LABS, ROOT
-from servers import served
+from servers import served, wait_until_ended
 
 LAB = LABS[0]
 UNSOLVED = ("is not written yet", "is not defined")
@@ -58,7 +58,7 @@ def address(folder):
         yield served(folder / "runtime", server, log)
     finally:
         os.killpg(server.pid, signal.SIGTERM)
-        server.wait()
+        wait_until_ended(server)
 
 
 @pytest.fixture(scope="module")
