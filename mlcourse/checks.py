@@ -23,6 +23,7 @@ import contextlib
 import hashlib
 import inspect
 import io
+import numbers
 import pickle
 import re
 import sys
@@ -510,13 +511,17 @@ def _numbers(value, what):
         values = np.asarray(value)
     except ValueError:
         raise CheckFailed(f"{what}: expected numbers, got rows of different lengths") from None
-    # NumPy would read numbers from texts
-    if values.dtype.kind == "O" and not any(isinstance(one, str | bytes | bool | np.bool_) for one in values.flat):
-        with contextlib.suppress(TypeError, ValueError):
+    # NumPy would read numbers from texts and times, and real parts from complex numbers
+    if values.dtype.kind == "O" and all(one is None or _is_real(one) for one in values.flat):
+        with contextlib.suppress(OverflowError):
             values = values.astype(float)
     if values.dtype.kind not in "iuf":
         raise CheckFailed(f"{what}: expected numbers, got {_kind(value)}")
     return values.astype(float)
+
+
+def _is_real(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.timedelta64)
 
 
 def _refuse_empty(value, what):

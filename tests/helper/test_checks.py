@@ -71,6 +71,24 @@ def test_any_sequence_of_the_right_numbers_is_accepted(values):
     checks.array(values, [1, 2], "answer")
 
 
+@pytest.mark.parametrize("one", [1, 1.0, np.float32(1), np.int64(1)])
+def test_numbers_among_objects_are_accepted(one):
+    checks.array(np.array([one, 2], dtype=object), [1, 2], "answer")
+    checks.array(np.array([None, 2], dtype=object), [np.nan, 2], "answer", nan=True)
+
+
+@pytest.mark.parametrize(
+    "one",
+    ["1", b"1", True, np.True_, 1 + 5j, np.complex128(1 + 5j), np.timedelta64(1, "ns"), np.datetime64(1, "ns"), 10**400]
+    + [pd.Timedelta(1, "ns"), np.array("1"), np.array(1 + 5j)],
+)
+def test_what_is_no_real_number_is_refused_among_objects(one):
+    values = np.array([None, 2], dtype=object)
+    values[0] = one
+    for answer in (values, pd.Series(values, dtype=object), pd.DataFrame({"a": values}, dtype=object)["a"]):
+        assert "expected numbers" in message(checks.array, answer, [1, 2], "answer")
+
+
 def test_a_column_instead_of_a_vector_is_told_by_its_shape():
     assert "shape (2,), got shape (2, 1)" in message(checks.array, [[1], [2]], [1, 2], "answer")
 
