@@ -48,7 +48,16 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from coursegrader import GradingError
-from coursegrader.files import MAKE_ROOM, NO_ROOM, CannotWrite, kind_of, open_ordinary, unexpected, write_whole
+from coursegrader.files import (
+    MAKE_ROOM,
+    NO_ROOM,
+    CannotWrite,
+    kind_of,
+    open_below,
+    open_ordinary,
+    unexpected,
+    write_whole,
+)
 from coursegrader.people import NUMBERED, Match, Person, match
 from coursegrader.submissions import (
     MAX_BYTES,
@@ -239,7 +248,8 @@ def collect_folder(
     names = sorted(name for name in names if name != TIMESTAMP and not _is_ignored(name))
     # A link of the file system may lead to a file of somebody else, which the student cannot read
     owner = folder.stat().st_uid
-    files = [_file_of_folder(folder / name, name, owner) for name in names if kind_of(folder / name) != "a folder"]
+    paths = [folder / name for name in names if kind_of(folder / name) != "a folder"]
+    files = [_file_of_folder(path, path.name, partial(open_ordinary, path, owner)) for path in paths]
     handed_in = [_HandedIn(file.path, file) for file in files]
     stated, now, note = read_timestamp(folder), time(), None
     if stated and abs(stated.timestamp() - now) > DIFFERENT:
@@ -342,7 +352,7 @@ def _files_of_folder(folder: Path) -> Iterator[_File]:
         if entries[student] > MAX_ENTRIES:
             if entries[student] == MAX_ENTRIES + 1:
                 rest, problem = "/".join([*student, "the rest"]), f"there are more than {MAX_ENTRIES} files and folders"
-                yield _File(rest, 0.0, partial(open_ordinary, path), problem)
+                yield _File(rest, 0.0, partial(open_below, folder, name), problem)
             continue
         try:
             if kind_of(path) == "a folder" and len(name.parts) <= MAX_DEPTH:
@@ -350,7 +360,7 @@ def _files_of_folder(folder: Path) -> Iterator[_File]:
                 continue
         except OSError:  # the file says so
             pass
-        yield _file_of_folder(path, name.as_posix())
+        yield _file_of_folder(path, name.as_posix(), partial(open_below, folder, name))
 
 
 def _last_first(paths):
@@ -370,7 +380,7 @@ def _folders_around_a_class(folder):
     return MAX_DEPTH
 
 
-def _file_of_folder(path, name, owner=None):
+def _file_of_folder(path, name, open_):
     date = 0.0
     try:
         date, kind = path.lstat().st_mtime, kind_of(path)
@@ -379,7 +389,7 @@ def _file_of_folder(path, name, owner=None):
             problem = f"it is a folder in more than {MAX_DEPTH} others"
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
-    return _File(name, date, partial(open_ordinary, path, owner), problem)
+    return _File(name, date, open_, problem)
 
 
 def _files_of_zip(path: Path, opened: ExitStack, most: int) -> tuple[list[_File], int]:
@@ -762,9 +772,9 @@ def _latest(handed_in, notes):
 def _unpacked(handed_in, folder, budget, notes):
     """Unpack each notebook into its own folder, and return the student's file that contained it."""
     notebooks, tried = {}, 0
-    with ExitStack() as opened:
-        # Zips come last: one may use up the budget
-        for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
+    # Zips come last: one may use up the budget
+    for one in sorted(handed_in, key=lambda one: one.name.lower().endswith(".zip")):
+        with ExitStack() as opened:
             for file, name in _notebooks_in(one, folder, opened, budget, notes):
                 if tried == MAX_NOTEBOOKS:
                     notes.append(f"Left out {shown(name)}: it is one of more than {MAX_NOTEBOOKS} notebooks.")
@@ -787,7 +797,7 @@ def _notebooks_in(one, folder, opened, budget, notes):
         return [(one.file, one.name)]
     try:
         if kind == ".zip":
-            archive = folder / f"archive-{len(list(folder.iterdir()))}"
+            archive = folder / "archive.zip"  # of one zip after the other
             _unpack(one.file, archive, MAX_STUDENT_BYTES, budget)
             files, entries = _files_of_zip(archive, opened, budget.entries)
             budget.entries -= entries

@@ -23,16 +23,16 @@ class CannotWrite(GradingError):
     """A file of the course cannot be written, which concerns all students."""
 
 
-def kind_of(path: Path) -> str:
+def kind_of(path: Path, dir_fd: int | None = None) -> str:
     """Describe what a path is, without following it; empty for an ordinary file."""
-    mode = path.lstat().st_mode
+    mode = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode
     if stat.S_ISREG(mode):
         return ""
     return "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a special file"
 
 
-def open_ordinary(path: Path, owner: int | None = None) -> BinaryIO:
-    """Open an ordinary file for reading.
+def open_ordinary(path: Path, owner: int | None = None, dir_fd: int | None = None) -> BinaryIO:
+    """Open an ordinary file for reading; a relative path is one in the folder of the descriptor, if there is one.
 
     Raises
     ------
@@ -41,8 +41,8 @@ def open_ordinary(path: Path, owner: int | None = None) -> BinaryIO:
         another user than `owner`.
     """
     # Opening a device can have effects, so check before; check again after, since the path may have changed meanwhile
-    if not kind_of(path):
-        file = os.fdopen(os.open(path, os.O_RDONLY | NOT_FOLLOWED), "rb")
+    if not kind_of(path, dir_fd):
+        file = os.fdopen(os.open(path, os.O_RDONLY | NOT_FOLLOWED, dir_fd=dir_fd), "rb")
         state = os.fstat(file.fileno())
         if stat.S_ISREG(state.st_mode) and owner in (None, state.st_uid):
             return file
@@ -50,6 +50,26 @@ def open_ordinary(path: Path, owner: int | None = None) -> BinaryIO:
         if stat.S_ISREG(state.st_mode):
             raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
     raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+
+
+def open_below(folder: Path, path: Path) -> BinaryIO:
+    """Open an ordinary file at a path below a folder for reading.
+
+    Raises
+    ------
+    OSError
+        If it is something else, or if a folder between is a link: a student who may write there may have put it there
+        since the folder was listed.
+    """
+    if os.open not in os.supports_dir_fd:  # Windows
+        return open_ordinary(folder / path)
+    with contextlib.ExitStack() as opened:
+        above = None
+        for part in (folder, *path.parent.parts):
+            followed = os.O_NOFOLLOW if above else 0
+            above = os.open(part, os.O_RDONLY | os.O_DIRECTORY | followed, dir_fd=above)
+            opened.callback(os.close, above)
+        return open_ordinary(Path(path.name), dir_fd=above)
 
 
 def read_ordinary(path: Path, most: int) -> bytes | None:

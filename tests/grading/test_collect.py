@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import stat
 import struct
@@ -582,6 +583,42 @@ def test_of_more_notebooks_than_anybody_has_the_first_are_looked_at(tmp_path, ro
     result = run(zipped(tmp_path / "class.zip", entries))
     assert set(submitted(root)) == {f"{student}/{LAB}/{LAB}.ipynb" for student in ("ada", "bo")}
     assert "one of more than 3 notebooks" in said(result["ada"]) and "And 2 more of that kind" in said(result["ada"])
+
+
+def test_a_student_with_more_zips_than_files_may_be_open_is_collected(tmp_path, root, run):
+    folder = tmp_path / "class" / "ada"
+    folder.mkdir(parents=True)
+    for n in range(100):
+        (folder / f"{n:03}.zip").write_bytes(zip_bytes({}))
+    (folder / "last.zip").write_bytes(zip_bytes({f"{LAB}.ipynb": notebook("a")}))
+    (tmp_path / "class" / "bo").mkdir()
+    (tmp_path / "class" / "bo" / f"{LAB}.ipynb").write_text(notebook("b"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, limits[1]))
+    try:
+        result = run(tmp_path / "class")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert set(submitted(root)) == {f"{student}/{LAB}/{LAB}.ipynb" for student in ("ada", "bo")}, result
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_collected_is_not_followed(tmp_path, root, run, monkeypatch):
+    own, other = tmp_path / "class" / "eve" / "work", tmp_path / "instructor"
+    for folder, text in ((own, "of eve"), (other, "of the instructor"), (tmp_path / "class" / "bo", "of bo")):
+        folder.mkdir(parents=True)
+        (folder / f"{LAB}.ipynb").write_text(notebook(text))
+    by_student = module._by_student
+
+    def exchanged(*arguments):
+        if not own.is_symlink():
+            own.rename(tmp_path / "before")
+            own.symlink_to(other)
+        return by_student(*arguments)
+
+    monkeypatch.setattr(module, "_by_student", exchanged)
+    result = run(tmp_path / "class")
+    assert set(submitted(root)) == {f"bo/{LAB}/{LAB}.ipynb"}
+    assert "cannot be read" in said(result["eve"]) and "Not a directory" in said(result["eve"])
 
 
 @pytest.mark.parametrize("of_class", [True, False])
