@@ -159,11 +159,19 @@ def fingerprint(paths) -> str:
 
 
 def handed_in(student: str, lab: str, root: Path) -> str:
-    """Return a hash of the files of a student's submission that are graded."""
+    """Return the hashes of the notebooks that a student handed in and of their time, with a hyphen between."""
     files = sorted((root / "submitted" / student / lab).glob("*"))
     # Other files do not affect the grading, and may be put aside under another name
-    graded = re.compile(r".*\.ipynb|timestamp\.txt(\.unreadable.*)?", re.IGNORECASE | re.DOTALL)
-    return fingerprint(by_date(path for path in files if graded.fullmatch(path.name)))
+    notebooks, times = (
+        by_date(path for path in files if re.fullmatch(name, path.name, re.IGNORECASE | re.DOTALL))
+        for name in (r".*\.ipynb", r"timestamp\.txt(\.unreadable.*)?")
+    )
+    return f"{fingerprint(notebooks)}-{fingerprint(times)}"
+
+
+def notebooks_of(handed_in: str | None) -> str | None:
+    """Return the hash of the notebooks, on which the draw of hidden data depends, of the hashes of `handed_in`."""
+    return handed_in and handed_in.split("-")[0]
 
 
 def not_graded(lab: str, root: Path) -> Iterator[str]:
@@ -182,9 +190,9 @@ def not_graded(lab: str, root: Path) -> Iterator[str]:
 class Index:
     """The submissions that have been graded, with their marks: what the grading depends on.
 
-    A mark holds the hash of what was handed in, the number of the draw of hidden data, and the hash of everything else.
-    The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash of
-    each answer, since what a person has marked is marked again only if it changed.
+    A mark holds the hashes of what was handed in, the number of the draw of hidden data, and the hash of everything
+    else. The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash
+    of each answer, since what a person has marked is marked again only if it changed.
 
     Parameters
     ----------
@@ -215,7 +223,7 @@ class Index:
         if draw is None:
             # Without an index, read the draw from the graded notebook
             before = self.entries.get(student) or vars(read_autograded(self.name, student, self.root) or Autograded())
-            same = before.get("handed_in") == now and before.get("draw")
+            same = notebooks_of(before.get("handed_in")) == notebooks_of(now) and before.get("draw")
             draw = before["draw"] if same else secret.draw(self.name)
         rest = f"{environment_fingerprint()} {self.lab} {secret.words(self.name, draw)}"
         return {"handed_in": now, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}

@@ -29,7 +29,7 @@ class Autograded:
     """The content of an autograded notebook besides the marks; every part may be missing.
 
     `hints` holds the message of every test cell that raised, `code` the source of every solution cell, both by
-    grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` a hash
+    grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` hashes
     of the files that were graded.
     """
 
