@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary, signature_removed
 from tornado.web import HTTPError
 
-HANDED_IN = ("submitted", "autograded", "replaced")
+HANDED_IN = ("submitted", "autograded", "replaced", "feedback")
 READ = (
     "read it with `mlcourse mark` or in the formgrader; to run its cells as yourself, copy it to another folder first"
 )
@@ -93,9 +93,18 @@ class CleanContents:
         super().mark_trusted_cells(nb, path)
 
     def was_handed_in(self, path):
-        """Whether a path lies in a folder of an nbgrader course that holds students' work."""
-        folders = Path(self._get_os_path(path)).parents
-        return any(one.name.lower() in HANDED_IN and (one.parent / "nbgrader_config.py").is_file() for one in folders)
+        """Whether a path lies in a folder of an nbgrader course that holds students' work.
+
+        Of what lies beside a page of feedback, nbgrader may have copied some from the work.
+        """
+        path = Path(self._get_os_path(path))
+        is_page = path.name == f"{path.parent.name}.html"
+        return any(
+            one.name.lower() in HANDED_IN
+            and (one.parent / "nbgrader_config.py").is_file()
+            and not (is_page and one.name == "feedback")
+            for one in path.parents
+        )
 
 
 def clean(notebook: dict) -> None:

@@ -43,9 +43,10 @@ FILES_OF_PAGES = ["custom", "favicon.ico", "files", "formgrader/static", "kernel
 FILES_OF_PAGES += ["lab/extensions", "mlcourse/site", "static"]
 # A page of another site that opens JupyterLab gets no hold of its window, to which it could send messages
 ALONE = {"Cross-Origin-Opener-Policy": "same-origin"}
-# What another site may link to; JupyterHub and nbgitpuller send browsers to the last two
-ENTRANCES = ["", "formgrader(?:/(?:manage_assignments/?)?)?", "login", "oauth_callback", "git-pull"]
-ENTRANCES += ["(?P<lab>lab(?!/(?:api|extensions)).*|(?:tree|notebooks|edit)/.*)"]
+# What another site may link to; JupyterHub and nbgitpuller send browsers to the last two. A notebook that opens starts
+# Python in its folder, where there may be modules of others: a link may open one for students alone
+ENTRANCES = ["", "formgrader(?:/(?:manage_assignments/?)?)?", "login", "oauth_callback", "git-pull", "(?P<lab>lab/?)"]
+ENTRANCES_OF_STUDENTS = [*ENTRANCES[:-1], "(?P<lab>lab(?:/tree(?:/.*)?|/?)|(?:tree|notebooks|edit)/.*)"]
 PARENT = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)")
 WORKSPACE = re.compile(rb"[a-zA-Z0-9_-]*")
 # nbgrader's own; its other buttons get their scripts from its files
@@ -107,7 +108,8 @@ def _refuse_requests(app):
 
     base = app.web_app.settings["base_url"]
     files = re.compile(re.escape(base) + f"(?:{'|'.join(FILES_OF_PAGES)})(?:/.*)?")
-    entrances = re.compile(f"{re.escape(base)}(?:{'|'.join(ENTRANCES)})")
+    has_formgrader = app.jpserver_extensions.get(f"{PLACE}formgrader")
+    entrances = re.compile(f"{re.escape(base)}(?:{'|'.join(ENTRANCES if has_formgrader else ENTRANCES_OF_STUDENTS)})")
 
     class AskedAsMedia(Matcher):
         """A browser asks for pictures, sounds and films of a notebook without a click; only files are some."""
@@ -142,10 +144,15 @@ def _refuse_requests(app):
             return {} if is_other and not is_allowed else None
 
     class LeavesTheFolder(Matcher):
-        """JupyterLab asks for whatever address the dots in the path of a file lead to."""
+        """JupyterLab asks for whatever address the dots in the path of a file lead to.
+
+        It takes each "/tree/" out of the path, which may bring two dots together.
+        """
 
         def match(self, request):
-            return {} if PARENT.search(unquote(request.path)) else None
+            path = unquote(request.path)
+            is_joined = path.startswith(f"{base}lab/") and path.count("/tree/") > 1
+            return {} if is_joined or PARENT.search(path) else None
 
     class FetchesNoFile(PathMatches):
         """JupyterLab shortens the dots in a link only after it has checked it, and takes a file for an answer."""

@@ -555,10 +555,18 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
     assert {path: opened(path, "cross-site") for path in inner} == dict.fromkeys(inner, 403)
     assert {path: opened(path, "same-site", "no-cors") for path in inner} == dict.fromkeys(inner, 403)
     assert 403 not in {opened(path, "none") for path in inner if path != "/logout"}
-    entrances = ("/", "/lab", "/lab/tree/submitted", "/formgrader", "/formgrader/manage_assignments", "/login")
+    entrances = ("/", "/lab", "/formgrader", "/formgrader/manage_assignments", "/login")
     assert 403 not in {opened(path, "cross-site") for path in entrances}
+    # A notebook that opens starts Python in its folder, where it takes modules from
+    notebooks = [
+        f"{page}/class/ada/{LAB}.ipynb" for page in ("/lab/tree", "/tree", "/notebooks", "/lab/workspaces/a/tree")
+    ]
+    assert {path: opened(path, "cross-site") for path in notebooks} == dict.fromkeys(notebooks, 403)
+    assert 403 not in {opened(path, "none") for path in notebooks}
     assert opened("/lab?reset", "cross-site") == 403
-    assert {opened(f"/lab/tree/{dots}%2ffiles%2fx.ipynb", "none") for dots in ("..%2f..", "%2e%2e%2f.%2E")} == {403}
+    # JupyterLab takes each "/tree/" out of a path
+    all_dots = ("..%2f..", "%2e%2e%2f.%2E", ".%2Ftree%2F./.%2Ftree%2F.")
+    assert {opened(f"/lab/tree/{dots}%2ffiles%2fx.ipynb", "none") for dots in all_dots} == {403}
     assert {opened(f"/{mode}?clone=%252e%252e/files/x", "same-origin") for mode in ("lab", "doc", "lab/tree/x")} == {
         403
     }

@@ -9,6 +9,7 @@ import sys
 
 import nbformat
 import pytest
+import requests
 import yaml
 
 from course import without_markers
@@ -87,6 +88,16 @@ def test_the_start_page_names_the_first_lab_and_nothing_is_in_the_way(page):
     text = page.locator(".jp-MarkdownViewer").inner_text()
     assert "Next: Lab 1" in text and "Lab 2" in text
     assert page.locator(".jp-Dialog, .jp-toastContainer .jp-toast-message").count() == 0
+
+
+def test_a_link_of_a_course_page_elsewhere_opens_a_lab_and_no_other_address(address):
+    def opened(path):
+        headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        return requests.get(address.rstrip("/") + path, headers=headers, timeout=30, allow_redirects=False).status_code
+
+    assert opened("/lab") == opened(f"/lab/tree/{LAB}/{LAB}.ipynb") == 200
+    refused = ("/logout", "/api/status", "/lab/tree/.%2Ftree%2F./logout", f"/lab/tree/{LAB}/{LAB}.ipynb?clone=a")
+    assert {path: opened(path) for path in refused} == dict.fromkeys(refused, 403)
 
 
 def test_texts_and_equations_are_shown_and_not_their_source(student):

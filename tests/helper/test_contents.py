@@ -84,6 +84,18 @@ def test_what_was_handed_in_is_not_opened(manager, tmp_path):
     assert [answer_of(manager.get_kernel_path(one)) for one in (path, "course/lab.ipynb")] == ["", "course"]
 
 
+def test_of_feedback_the_page_alone_is_opened(manager, tmp_path):
+    folder = tmp_path / "course" / "feedback" / "one" / "lab"
+    folder.mkdir(parents=True)
+    (tmp_path / "course" / "nbgrader_config.py").touch()
+    for name in ("lab.html", "other.html", "LAB.IPYNB", "notes.md"):
+        (folder / name).write_text("{}")
+    assert answer_of(manager.get("course/feedback/one/lab/lab.html"))["content"]
+    for name in ("other.html", "LAB.IPYNB", "notes.md"):
+        with pytest.raises(HTTPError, match="was handed in"):
+            answer_of(manager.get(f"course/feedback/one/lab/{name}"))
+
+
 def test_the_signature_of_a_notebook_is_that_of_no_other(manager):
     notary = manager.notary
     # nbformat joins keys and texts without a sign between them
