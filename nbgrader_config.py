@@ -31,7 +31,7 @@ from coursegrader.preprocessors import (
     ShowRawAsText,
     ShowWithinLimits,
 )
-from coursegrader.submissions import ReadSubmission, before_grading
+from coursegrader.submissions import ReadSubmission, before_grading, let_nbgrader_read_times
 from mlcourse.student.nbgrader_pages import csp_hash, protect
 
 c = get_config()  # noqa: F821 (nbgrader defines it)
@@ -63,6 +63,9 @@ c.Autograde.sanitize_preprocessors = [
 ]
 # Do not copy what `before_grading` put aside in the submission.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.unreadable*"]
+
+# No pipe or odd text in the place of a time stops the formgrader.
+let_nbgrader_read_times()
 
 # Students' code runs in a sandbox; the tests run outside, where students' code cannot reach them.
 # The data of hidden tests depend on a secret. The first grading writes it to this file; keep it with the gradebook.

@@ -614,6 +614,27 @@ def read_timestamp(folder: Path) -> datetime | None:
         return None
 
 
+def let_nbgrader_read_times() -> None:
+    """Let nbgrader read a ``timestamp.txt`` as `read_timestamp` does.
+
+    The formgrader reads those of all students for its table: it would wait for a pipe, and show no table for a text
+    without a date.
+    """
+    from nbgrader.apps.api import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+
+    def get_existing_timestamp(self, folder):
+        date = read_timestamp(Path(folder))
+        return date and date.replace(tzinfo=None)
+
+    def get_submitted_timestamp(self, assignment_id, student_id):
+        directory = self.coursedir.submitted_directory
+        return self.coursedir.get_existing_timestamp(self.coursedir.format_path(directory, student_id, assignment_id))
+
+    CourseDirectory.get_existing_timestamp = get_existing_timestamp
+    NbGraderAPI.get_submitted_timestamp = get_submitted_timestamp
+
+
 def read_secret(folder: Path) -> str | None:
     """Return the text in a folder's ``submission_secret.txt``; None if nbgrader did not write it."""
     try:

@@ -17,6 +17,7 @@ from functools import partial
 
 import nbformat
 import pytest
+from nbgrader.apps.api import NbGraderAPI
 
 from course import Lab, make_course
 from coursegrader import feedback, grade
@@ -473,6 +474,23 @@ def test_the_button_of_the_formgrader_leaves_a_submission_its_draw(room):
     (folder / "timestamp.txt").write_text("2026-11-02 10:00:00 UTC")
     assert "Graded 1 submissions" in room.grade()[1]
     assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 1
+
+
+def test_the_table_of_the_formgrader_waits_for_no_pipe_and_stops_at_no_text(room):
+    folders = {student: room.hand_in(student) for student in ("ada", "ben", "cleo")}
+    (folders["ada"] / "timestamp.txt").write_text("yesterday")
+    (folders["ben"] / "timestamp.txt").write_text("2026-03-02 10:00:00 UTC")
+    config = nbgrader_config(room.root)
+    config.CourseDirectory.root = str(room.root)
+
+    def times():
+        table = NbGraderAPI(config=config).get_submissions(LAB)
+        return {row["student"]: row["timestamp"] for row in table}
+
+    expected = {"ada": None, "ben": "2026-03-02T10:00:00", "cleo": None}
+    assert times() == expected
+    os.mkfifo(folders["cleo"] / "timestamp.txt")
+    assert times() == expected
 
 
 @pytest.mark.nightly
