@@ -58,7 +58,7 @@ from coursegrader.files import (
     unexpected,
     write_whole,
 )
-from coursegrader.people import NUMBERED, Match, Person, match
+from coursegrader.people import NUMBERED, Match, Person, folded, match, names_of
 from coursegrader.submissions import (
     MAX_BYTES,
     SECRET,
@@ -199,7 +199,7 @@ def collect(
     source = instructor_notebook(root, lab)
     with ExitStack() as opened:
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
-        ids = {one.lms_user_id for one in people if one.lms_user_id}
+        ids = {one.lms_user_id: names_of(one) | {folded(one.student)} for one in people if one.lms_user_id}
         classes = [_by_student(_files(path, opened), lab, labs, ids) for path in files]
         return _collect_classes(classes, lab, source, root, people, keep)
 
@@ -506,7 +506,7 @@ def _is_ignored(path):
 # Students of the files
 
 
-def _by_student(files: list[_File], lab: str, labs: set[str], ids: set[str]) -> dict[str, list[_HandedIn]]:
+def _by_student(files: list[_File], lab: str, labs: set[str], ids: dict[str, set[str]]) -> dict[str, list[_HandedIn]]:
     """Return the files of each student, by the student's name in the zip or the folder."""
     students, hidden = {}, {}
     seen = [file.path for file in files if not _is_ignored(file.path)]
@@ -562,7 +562,7 @@ def _is_long(name):
 
 
 def _assigned(file, path, lab, ids):
-    """Return the student to whom a file belongs, and the file as that student's; `ids` are those of Canvas."""
+    """Return the student to whom a file belongs, and the file as that student's; `ids` has names by ID of Canvas."""
     folder, _, name = path.partition("/")
     if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
@@ -576,7 +576,8 @@ def _assigned(file, path, lab, ids):
         if len(readings) > 1:
             first, *_ = readings
             readings = [one for one in readings if one[2]["user"][1:] in ids]
-            if readings != [first]:  # a student chooses what stands behind the first number
+            # A student chooses what stands behind the first number, and may have put that at the end of a name
+            if readings != [first] or folded(first[0]) not in ids[first[2]["user"][1:]]:
                 why = "its name has several numbers that may be the student's ID of Canvas"
                 return _left_apart(file, path, lab, why)
             note = f"Its name has several numbers; only {readings[0][2]['user'][1:]} is an ID of Canvas on the roster."

@@ -75,7 +75,7 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
     of_canvas = {one.lms_user_id: one for one in people if one.lms_user_id}
     named = defaultdict(list)
     for one in people:
-        for name in _names(one):
+        for name in names_of(one):
             named[name].append(one)
     students = {one.student: one for one in people}
     for name, kind in kinds.items():
@@ -112,13 +112,13 @@ def folded(name: str) -> str:
     )
 
 
-def _names(person):
+def names_of(person: Person) -> set[str]:
     """Return a person's name as `folded`, in both orders; nothing if it is not known."""
     return {folded(person.first_name + person.last_name), folded(person.last_name + person.first_name)} - {""}
 
 
 def _by_number(parts, person, bearers):
-    number, names = parts["number"], _names(person)
+    number, names = parts["number"], names_of(person)
     if names and folded(parts["name"]) not in names:
         return Match(
             note=f"Left apart: Moodle's number {number} is that of {person.student} in roster.csv, who has another "

@@ -10,7 +10,9 @@ the course.
 import contextlib
 import hashlib
 import json
+import os
 import re
+import stat
 import subprocess
 import tempfile
 import tomllib
@@ -163,6 +165,11 @@ def _check_target(folder, target):
     name = without_password(target)
     if folder.exists() and not folder.is_dir():
         raise GradingError(f"{name} is a file: name a folder or the address of a git repository")
+    if place := next(_written_by_others(folder.resolve()), None):
+        raise GradingError(
+            f"others may write to {place}, and could change what git runs while you publish: take the right from them "
+            "with `chmod -R go-w`, or name another folder or the address of a git repository"
+        )
     if not (folder / ".git").exists():
         if folder.exists() and any(folder.iterdir()):
             raise GradingError(f"{name} holds files, but it is no earlier publication: name a new or empty folder")
@@ -193,6 +200,32 @@ def _check_target(folder, target):
         )
 
 
+def _written_by_others(folder):
+    """Yield the places in a folder, and the folders around it, to which other users may write."""
+    if not hasattr(os, "geteuid"):  # Windows
+        return
+    for place in folder.parents:
+        if place.exists() and place.stat().st_mode & stat.S_IWOTH and not place.stat().st_mode & stat.S_ISVTX:
+            yield place
+    for place in [folder, *folder.rglob("*")] if folder.exists() else []:
+        state = place.lstat()
+        is_shared = state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not _is_own_group(state.st_gid))
+        if not stat.S_ISLNK(state.st_mode) and (is_shared or state.st_uid not in (0, os.geteuid())):
+            yield place
+
+
+def _is_own_group(number):
+    """Return whether nobody else is in a group: many systems give each user one with the user's name."""
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
+
+
 def _check_settings(folder, name):
     """Refuse a repository with a setting of git that may name a program or another file of settings."""
     settings = _git(folder, "config", "--local", "--includes", "--list", "--name-only").splitlines()
@@ -215,7 +248,7 @@ def _check_git_folder(folder, name):
 
 
 def _check_links(folder, files, target):
-    """Refuse links among the files to write or delete: others may write to the folder, but nowhere else."""
+    """Refuse links among the files to write or delete: others may have written to the folder."""
     inside, target = folder.resolve(), without_password(target)
     for name in [*files, *(_tracked(folder, ["."]) if (folder / ".git").exists() else [])]:
         if (folder / name).resolve() != inside / name:
@@ -374,7 +407,7 @@ def without_password(text: str) -> str:
     return re.sub(r"(?<=://)\S*@", "", text)
 
 
-# A target may be a folder into which others write: git runs no program that it names
+# A target may be a bare repository into which others write, or a folder from others: git runs no program that it names
 NO_PROGRAMS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.alternateRefsCommand=")
 GIT_OPTIONS = ("-c", "core.quotepath=off", *NO_PROGRAMS)
 OTHER_SIDE = f"git {' '.join(NO_PROGRAMS)}"

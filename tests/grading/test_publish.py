@@ -501,6 +501,27 @@ def test_a_target_with_a_submodule_is_refused(course, published):
         publish(str(published), course)
 
 
+@pytest.mark.parametrize("name", [".", ".git", ".git/config", "labs"])
+def test_a_folder_to_which_others_may_write_is_refused(course, published, name):
+    place = published / name
+    before = place.stat().st_mode
+    place.chmod(before | 0o002)
+    refuses(published, course, f"others may write to {re.escape(str(place.resolve()))}")
+    place.chmod(before)
+    assert publish(str(published), course) == f"Publish {SECOND}"
+
+
+def test_a_folder_that_others_may_exchange_is_refused(course, tmp_path):
+    around = tmp_path / "shared"
+    around.mkdir()
+    around.chmod(0o777)
+    with pytest.raises(GradingError, match="others may write to .*shared"):
+        publish(str(around / "students"), course)
+    assert not list(around.iterdir())
+    around.chmod(0o1777)  # as /tmp: only its owner may exchange a folder in it
+    assert publish(str(around / "students"), course, [FIRST]) == f"Publish {FIRST}"
+
+
 def test_a_link_that_git_keeps_as_a_file_is_refused(course, published):
     git(published, "config", "core.symlinks", "false")
     made = git(published, "rev-parse", "HEAD:LICENSE")

@@ -374,9 +374,16 @@ def test_a_name_in_canvas_that_ends_in_the_number_of_another_takes_nobodys_place
     assert "72_901" not in (room.root / "submitted" / "ada" / LAB / f"{LAB}.ipynb").read_text("utf-8")
 
 
+def test_who_is_not_on_the_roster_takes_nobodys_place_by_a_number_in_the_name(room, enrol, hand_in):
+    enrol(CANVAS)
+    apart = f"eve_71_777_901_{LAB}"  # a student called eve_71, whose ID of Canvas is 777
+    notes = hand_in(f"{apart}.ipynb")
+    assert collected(room) == {apart} and "several numbers that may be the student's ID" in notes[apart]
+
+
 def test_numbers_at_the_beginning_of_a_files_name_in_canvas_leave_it_to_its_student(room, enrol, hand_in):
     enrol(CANVAS)
-    notes = hand_in(f"lovelaceada_71_800_01_{LAB}.ipynb", f"x_72_73_74_{LAB}.ipynb")
+    notes = hand_in(f"lovelaceada_71_800_01_{LAB}.ipynb", f"kingben_72_73_74_{LAB}.ipynb")
     assert collected(room) == {"ada", "ben"} and "only 71 is an ID of Canvas on the roster" in notes["ada"]
 
 
