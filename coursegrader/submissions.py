@@ -44,6 +44,7 @@ DAY = 24 * 60 * 60
 SECRET = "submission_secret.txt"  # from nbgrader's exchange: the feedback is released under a hash of it
 UNREADABLE = ".unreadable"
 TYPES = ("code", "markdown", "raw")
+NO_TEXT_OF_HTML = re.compile(r"""[<>&"'\\]""")
 NO_CHARACTER = re.compile("[\0\ud800-\udfff]")  # invalid in Python source or in UTF-8
 
 
@@ -692,6 +693,9 @@ class ReadSubmission(NotebookExporter):
         ids = resources["nbgrader"]
         if path.parent != Path(coursedir.format_path(coursedir.submitted_directory, ids["student"], ids["assignment"])):
             return super().from_filename(filename, resources, **options)
+        if NO_TEXT_OF_HTML.search(ids["student"]):
+            name = shown(ids["student"])
+            raise GradingError(f"submitted/{name}: nbgrader writes this name into its pages as HTML: rename the folder")
         source = instructor_notebook(Path(coursedir.root), path.stem)
         found, repairs = find_notebook(path.parent, path.stem, source)
         submission = read_submission(found or path, source)

@@ -5,7 +5,10 @@ import json
 import logging
 import os
 import random
+import shutil
 import stat
+import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -799,6 +802,18 @@ def test_broken_submissions_in_the_middle_of_a_class_are_graded_and_the_others_a
     assert [path.name for path in (course.root / "autograded" / "cyd" / LAB).iterdir()] == [f"{LAB}.ipynb"]
     assert [said["cyd"]["refused"], *map(first_word, said["cyd"]["repairs"])] == [None, "The", "timestamp.txt", "The"]
     assert "Untitled.ipynb" in said["dan"]["repairs"][0]
+
+
+def test_nbgrader_grades_no_folder_whose_name_is_html(course):
+    student = 'x"><b>y'
+    folder = course.root / "submitted" / student / LAB
+    folder.mkdir(parents=True)
+    nbformat.write(course.submitted["perfect"], folder / f"{LAB}.ipynb")
+    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", student]
+    run = subprocess.run(command, cwd=course.root, capture_output=True, text=True, check=False)
+    shutil.rmtree(folder.parent)
+    assert run.returncode and "into its pages as HTML: rename the folder" in run.stderr
+    assert not (course.root / "autograded" / student).exists()
 
 
 def first_word(sentence):
