@@ -85,13 +85,14 @@ def add_commands(command):
     says = "Moodle's grading worksheet of the lab, downloaded with the archive, which says when each was handed in"
     one.add_argument("--worksheet", type=Path, metavar="FILE", help=says)
 
-    example = "mlcourse grade lab-01-toy-regression --workers 4"
+    example = "mlcourse grade lab-01-toy-regression --workers 1"
     for name, run, says in [
         ("grade", grade, "grade what students handed in"),
         ("regrade", regrade, "grade again after a test was changed, and say whose marks move and why"),
     ]:
         one = for_lab(name, run, says, example.replace("grade", name, 1))
-        one.add_argument("--workers", type=whole_number, metavar="N", help="how many at a time (default: one per core)")
+        most = "how many at a time: at most, and by default, one per core"
+        one.add_argument("--workers", type=whole_number, metavar="N", help=most)
         one.add_argument("--again", action="store_true", help="run also what was run before")
         which = "the draw of the hidden data for all submissions (default: the draw of the last grading)"
         one.add_argument("--draw", type=whole_number, metavar="N", help=which)

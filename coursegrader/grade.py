@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import itertools
 import logging
 import os
 import queue
@@ -120,7 +119,7 @@ def grade_class(
     root : pathlib.Path
         The folder of the course.
     workers : int, optional
-        Number of notebooks that run in parallel; by default the number of cores.
+        Number of notebooks that run in parallel; at most, and by default, the number of cores.
     sandbox : bool
         False runs students' code without a sandbox.
     again : bool
@@ -492,15 +491,15 @@ def pool(workers, sandbox, limits, scheduler) -> Iterator[tuple[Callable, int]]:
     if scheduler is None:
         if sys.platform != "linux":
             raise GradingError(NO_LINUX)
-        workers = workers or len(os.sched_getaffinity(0))
+        # Two on one core could take the time from each other
+        cores = sorted(os.sched_getaffinity(0))[:workers]
         idle = queue.SimpleQueue()
-        cores = sorted(os.sched_getaffinity(0))
-        every = [Worker(sandbox, core, **asdict(limits)) for core in itertools.islice(itertools.cycle(cores), workers)]
+        every = [Worker(sandbox, core, **asdict(limits)) for core in cores]
         for worker in every:
             idle.put(worker)
-        executor = concurrent.futures.ThreadPoolExecutor(workers)
+        executor = concurrent.futures.ThreadPoolExecutor(len(cores))
         try:
-            yield lambda *what: executor.submit(_run_here, idle, *what), workers
+            yield lambda *what: executor.submit(_run_here, idle, *what), len(cores)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             for worker in every:

@@ -476,6 +476,11 @@ def test_the_button_of_the_formgrader_leaves_a_submission_its_draw(room):
     assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 1
 
 
+def test_no_two_submissions_run_on_one_core():
+    with grade.pool(999, True, Limits(), None) as (_, at_a_time):
+        assert at_a_time == len(os.sched_getaffinity(0))
+
+
 def test_the_table_of_the_formgrader_waits_for_no_pipe_and_stops_at_no_text(room):
     folders = {student: room.hand_in(student) for student in ("ada", "ben", "cleo")}
     (folders["ada"] / "timestamp.txt").write_text("yesterday")
