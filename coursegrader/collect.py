@@ -657,13 +657,17 @@ def of_one_identifier(students: Collection[str], accounts: bool = False) -> dict
     """Return a clause for every student who would share an identifier with another.
 
     With `accounts` the names are those of accounts, which nobody can pretend to have: if one of them is the identifier
-    itself, only the others are meant. Whoever may choose the name of an account could else keep out somebody.
+    itself, only the others are meant. Whoever may choose the name of an account could else keep out somebody, or hand
+    in for somebody who has not handed in: a name that is not its own identifier is always meant.
     """
-    names = {}
+    names, others = {}, {}
     for student in sorted(students):
         with suppress(GradingError):
-            names.setdefault(identifier(student).casefold(), []).append(student)
-    return {
+            name = identifier(student)
+            names.setdefault(name.casefold(), []).append(student)
+            if accounts and name != unicodedata.normalize("NFC", student):
+                others[student] = f"{shown(student)!r} would be student {name}, who may be another: rename the account"
+    return others | {
         student: f"{shown(first)!r} and {shown(second)!r} would both be student {identifier(first)}: rename one of them"
         for first, second, *more in (alike for alike in names.values() if len(alike) > 1)
         for student in (first, second, *more)

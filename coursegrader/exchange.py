@@ -36,6 +36,9 @@ MAX_FOLDERS = 100  # of a user that are looked into
 MOST_FOLDERS = 5  # of a student that are tried
 FUSE = Path("/dev/fuse")
 MOUNTS = Path("/proc/self/mountinfo")
+# XFS exchanges the contents of two files of a user with their times; in memory, only the first write to a mapped file
+# has a time
+WITHOUT_TIMES = ("xfs", "tmpfs")
 MOST_NAMES = 10  # of one student's notebooks, under which the feedback is released
 
 
@@ -53,6 +56,11 @@ class Collect(ExchangeCollect):
         if fuse_is_open():
             notes.append(
                 f"Every user of this machine may open {FUSE}, and with it change a submission without a new time: see "
+                "the page On a JupyterHub, and collect right after the deadline."
+            )
+        if (kind := file_system_of(self.inbound)) in WITHOUT_TIMES:
+            notes.append(
+                f"The exchange lies on {kind}, where a student can change a submission without a new time: see "
                 "the page On a JupyterHub, and collect right after the deadline."
             )
         people, alike, collected = people_of(self), of_one_identifier(folders, accounts=True), []
@@ -234,13 +242,26 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
 
 def mounted_in(inbound: Path) -> set[str]:
     """Return the names of the folders in the exchange in which a file system is mounted."""
-    if not MOUNTS.exists():
-        return set()
-    escaped = [line.split()[4] for line in MOUNTS.read_bytes().splitlines()]
-    points = [re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), point) for point in escaped]
     folder = inbound.resolve()
-    within = [path.relative_to(folder) for path in map(Path, map(os.fsdecode, points)) if path.is_relative_to(folder)]
+    within = [path.relative_to(folder) for path, _ in mounts() if path.is_relative_to(folder)]
     return {path.parts[0] for path in within if path.parts}
+
+
+def file_system_of(folder: Path) -> str | None:
+    """Return the type of the file system in which a folder lies, such as ext4; None if the machine does not say."""
+    folder = folder.resolve()
+    around = [
+        (len(path.parts), number, kind) for number, (path, kind) in enumerate(mounts()) if folder.is_relative_to(path)
+    ]
+    return max(around)[2] if around else None  # of two at one place, the later one is seen
+
+
+def mounts() -> list[tuple[Path, str]]:
+    """Return where file systems are mounted, and their types."""
+    lines = [line.split() for line in MOUNTS.read_bytes().splitlines()] if MOUNTS.exists() else []
+    points = [re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), line[4]) for line in lines]
+    kinds = [line[line.index(b"-") + 1] for line in lines]
+    return [(Path(os.fsdecode(point)), os.fsdecode(kind)) for point, kind in zip(points, kinds, strict=True)]
 
 
 @contextmanager

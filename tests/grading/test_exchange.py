@@ -15,7 +15,7 @@ from nbgrader.utils import notebook_hash
 
 from classroom import put_gradebook
 from coursegrader import collect as collect_module
-from coursegrader.collect import refusals
+from coursegrader.collect import of_one_identifier, refusals
 from coursegrader.exchange import MAX_ENTRIES, MAX_FOLDERS, LeftOut, names, opened
 from coursegrader.labs import nbgrader_config, read_lab
 from coursegrader.submissions import read_timestamp
@@ -136,7 +136,7 @@ def test_where_users_may_serve_file_systems_the_instructor_is_warned_about_the_t
     device.touch()
     device.chmod(mode)
     monkeypatch.setattr("coursegrader.exchange.FUSE", device)
-    assert ("change a submission without a new time" in collect(root)) == warns
+    assert (f"may open {device}" in collect(root)) == warns
 
 
 def test_the_submission_that_was_handed_in_last_counts_and_an_earlier_one_is_kept(root, inbound):
@@ -149,6 +149,22 @@ def test_the_submission_that_was_handed_in_last_counts_and_an_earlier_one_is_kep
     assert "third" in (collected(root) / f"{LAB}.ipynb").read_text()
     [kept] = (root / "replaced" / LAB / ME).glob("*/submitted/*.ipynb")
     assert "first" in kept.read_text()
+
+
+@pytest.mark.parametrize(("kind", "warns"), [("ext4", False), ("xfs", True), ("tmpfs", True)])
+def test_a_file_system_without_reliable_times_is_named(root, inbound, monkeypatch, tmp_path, kind, warns):
+    submit(inbound)
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"30 1 8:1 / / rw - ext4 a rw\n40 30 8:2 / {inbound.parent} rw shared:2 - {kind} a rw\n")
+    monkeypatch.setattr("coursegrader.exchange.MOUNTS", mounts)
+    assert (f"The exchange lies on {kind}" in collect(root)) == warns
+    assert collected(root).exists()
+
+
+def test_an_account_is_not_collected_as_a_student_of_another_name():
+    assert of_one_identifier({"ada", "ben.b", "cleo@uni.org", "d_d"}, accounts=True) == {}
+    assert of_one_identifier({"ada-", "ben", "c--d"}, accounts=True).keys() == {"ada-", "c--d"}
+    assert "would be student ada, who may be another" in of_one_identifier({"ada-"}, accounts=True)["ada-"]
 
 
 def test_a_notebook_that_is_exchanged_while_it_is_collected_is_of_the_time_of_the_exchange(root, inbound, monkeypatch):
