@@ -665,7 +665,7 @@ def of_one_identifier(students: Collection[str], accounts: bool = False) -> dict
         with suppress(GradingError):
             name = identifier(student)
             names.setdefault(name.casefold(), []).append(student)
-            if accounts and name != unicodedata.normalize("NFC", student):
+            if accounts and name != student:
                 others[student] = f"{shown(student)!r} would be student {name}, who may be another: rename the account"
     return others | {
         student: f"{shown(first)!r} and {shown(second)!r} would both be student {identifier(first)}: rename one of them"

@@ -310,8 +310,9 @@ def changed(folder: Path) -> float:
     This is the kernel's time of change (``st_ctime``): whoever owns a file can set its date, but not this one. The
     kernel does not note every change. What a program writes through a mapping of the file has the time of the first
     write, until the kernel stores it, some 30 seconds later. What the kernel reads into a mapping has the time at which
-    it began, and from a file system that the owner serves through FUSE, the bytes arrive whenever the owner likes. So
-    the time is right of what was collected soon after it, or where users cannot use FUSE.
+    it began, and from a file system that the owner serves through FUSE, the bytes arrive whenever the owner likes. XFS
+    exchanges files with their times, and in memory no later write has a time. So the time is right of what was
+    collected soon after it, or on ext4 where users cannot use FUSE.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def open_below(folder: Path, path: Path) -> BinaryIO:
     with contextlib.ExitStack() as opened:
         above = None
         for part in (folder, *path.parent.parts):
-            followed = os.O_NOFOLLOW if above else 0
+            followed = 0 if above is None else os.O_NOFOLLOW
             above = os.open(part, os.O_RDONLY | os.O_DIRECTORY | followed, dir_fd=above)
             opened.callback(os.close, above)
         return open_ordinary(Path(path.name), dir_fd=above)

@@ -82,7 +82,7 @@ def publish(target: str, root: Path = ROOT, labs: Sequence[str] = ()) -> str | N
         If a file holds something secret, or the target is no students' repository: then nothing has been written. Or if
         git cannot commit or push.
     """
-    with _repository(target) as (folder, push):
+    with _written_by_nobody_else(), _repository(target) as (folder, push):
         _check_target(folder, target)
         before = _published_labs(folder)
         chosen = _chosen_labs(root, labs, before)
@@ -99,6 +99,16 @@ def publish(target: str, root: Path = ROOT, labs: Sequence[str] = ()) -> str | N
         if push:
             _git(folder, *push)
     return subject
+
+
+@contextlib.contextmanager
+def _written_by_nobody_else():
+    """Let the files that are made be those of this user alone to write."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def secrets_of(root: Path) -> dict[str, str]:
@@ -204,14 +214,17 @@ def _written_by_others(folder):
     """Yield the places in a folder, and the folders around it, to which other users may write."""
     if not hasattr(os, "geteuid"):  # Windows
         return
-    for place in folder.parents:
-        if place.exists() and place.stat().st_mode & stat.S_IWOTH and not place.stat().st_mode & stat.S_ISVTX:
+    for place in filter(Path.exists, folder.parents):
+        if _is_shared(place.stat()) and not place.stat().st_mode & stat.S_ISVTX:
             yield place
     for place in [folder, *folder.rglob("*")] if folder.exists() else []:
         state = place.lstat()
-        is_shared = state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not _is_own_group(state.st_gid))
-        if not stat.S_ISLNK(state.st_mode) and (is_shared or state.st_uid not in (0, os.geteuid())):
+        if not stat.S_ISLNK(state.st_mode) and (_is_shared(state) or state.st_uid not in (0, os.geteuid())):
             yield place
+
+
+def _is_shared(state):
+    return state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not _is_own_group(state.st_gid))
 
 
 def _is_own_group(number):
@@ -409,6 +422,7 @@ def without_password(text: str) -> str:
 
 # A target may be a bare repository into which others write, or a folder from others: git runs no program that it names
 NO_PROGRAMS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.alternateRefsCommand=")
+NO_PROGRAMS += ("-c", "gc.auto=0", "-c", "receive.autogc=false", "-c", "maintenance.auto=false")
 GIT_OPTIONS = ("-c", "core.quotepath=off", *NO_PROGRAMS)
 OTHER_SIDE = f"git {' '.join(NO_PROGRAMS)}"
 # The settings that a target may have, as git prints their names: those of a new repository or clone, and who commits

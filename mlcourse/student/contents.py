@@ -102,7 +102,7 @@ class CleanContents:
         return any(
             one.name.lower() in HANDED_IN
             and (one.parent / "nbgrader_config.py").is_file()
-            and not (is_page and one.name == "feedback")
+            and not (is_page and one.name == "feedback" and one == path.parents[2])
             for one in path.parents
         )
 

@@ -151,8 +151,8 @@ def _refuse_requests(app):
 
         def match(self, request):
             path = unquote(request.path)
-            is_joined = path.startswith(f"{base}lab/") and path.count("/tree/") > 1
-            return {} if is_joined or PARENT.search(path) else None
+            joined = path.partition("/tree/")[2].replace("/tree/", "")
+            return {} if PARENT.search(path) or PARENT.search(joined) else None
 
     class FetchesNoFile(PathMatches):
         """JupyterLab shortens the dots in a link only after it has checked it, and takes a file for an answer."""

@@ -511,6 +511,16 @@ def test_a_folder_to_which_others_may_write_is_refused(course, published, name):
     assert publish(str(published), course) == f"Publish {SECOND}"
 
 
+def test_a_folder_is_published_again_where_new_files_are_everybodys_to_write(course, tmp_path):
+    before = os.umask(0)
+    try:
+        assert publish(str(tmp_path / "students"), course, [FIRST]) == f"Publish {FIRST}"
+        assert publish(str(tmp_path / "students"), course) == f"Publish {SECOND}"
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+
+
 def test_a_folder_that_others_may_exchange_is_refused(course, tmp_path):
     around = tmp_path / "shared"
     around.mkdir()
