@@ -130,6 +130,19 @@ def test_a_pipe_in_the_place_of_a_lab_keeps_nobody_waiting(labs):
     assert "it is no file" in page(labs)
 
 
+@pytest.mark.parametrize(
+    "text", ["![x](//elsewhere/x)", "!<[x](//elsewhere/x)", "<button data-commandlinker-command='a'>b"]
+)
+def test_nothing_that_acts_or_is_fetched_comes_from_a_lab_into_the_page(labs, text):
+    path = labs / LABS[0] / f"{LABS[0]}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell(f"# Lab 1 · {text}"))
+    nbformat.write(notebook, path)
+    shown = row(page(labs), 1)
+    assert "x](" in shown or "button" in shown
+    assert not re.search(r"!\[|[<>]", shown)
+
+
 @pytest.mark.parametrize("text", ["| **a** | " + " " * 60_000 + "x", "| **" + "** | " * 20_000 + "x"])
 def test_an_opening_of_whatever_text_is_read_at_once(labs, text):
     path = labs / LABS[0] / f"{LABS[0]}.ipynb"

@@ -379,6 +379,7 @@ def test_who_is_not_on_the_roster_takes_nobodys_place_by_a_number_in_the_name(ro
     apart = f"eve_71_777_901_{LAB}"  # a student called eve_71, whose ID of Canvas is 777
     notes = hand_in(f"{apart}.ipynb")
     assert collected(room) == {apart} and "several numbers that may be the student's ID" in notes[apart]
+    assert f"x_72_73_74_{LAB}" in hand_in(f"x_72_73_74_{LAB}.ipynb")
 
 
 def test_numbers_at_the_beginning_of_a_files_name_in_canvas_leave_it_to_its_student(room, enrol, hand_in):
