@@ -656,22 +656,23 @@ def identifier(name: str) -> str:
 def of_one_identifier(students: Collection[str], accounts: bool = False) -> dict[str, str]:
     """Return a clause for every student who would share an identifier with another.
 
-    With `accounts` the names are those of accounts, which nobody can pretend to have: if one of them is the identifier
-    itself, only the others are meant. Whoever may choose the name of an account could else keep out somebody, or hand
-    in for somebody who has not handed in: a name that is not its own identifier is always meant.
+    With `accounts` the names are those of accounts, which nobody can pretend to have. Whoever may choose the name of an
+    account could else keep out somebody, or hand in for somebody who has not handed in: there, each name that is not
+    its own identifier is meant, and no other.
     """
     names, others = {}, {}
     for student in sorted(students):
         with suppress(GradingError):
             name = identifier(student)
             names.setdefault(name.casefold(), []).append(student)
-            if accounts and name != student:
+            if name != student:
                 others[student] = f"{shown(student)!r} would be student {name}, who may be another: rename the account"
-    return others | {
+    if accounts:
+        return others
+    return {
         student: f"{shown(first)!r} and {shown(second)!r} would both be student {identifier(first)}: rename one of them"
         for first, second, *more in (alike for alike in names.values() if len(alike) > 1)
         for student in (first, second, *more)
-        if not (accounts and [student] == [one for one in (first, second, *more) if one == identifier(one)])
     }
 
 

@@ -257,8 +257,12 @@ def file_system_of(folder: Path) -> str | None:
 
 
 def mounts() -> list[tuple[Path, str]]:
-    """Return where file systems are mounted, and their types."""
-    lines = [line.split() for line in MOUNTS.read_bytes().splitlines()] if MOUNTS.exists() else []
+    """Return where file systems are mounted, and their types.
+
+    Whoever may mount chooses names of folders. The kernel writes only blanks, tabs, line feeds and backslashes as
+    numbers: every other sign is part of a name.
+    """
+    lines = [line.split(b" ") for line in MOUNTS.read_bytes().split(b"\n") if line] if MOUNTS.exists() else []
     points = [re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), line[4]) for line in lines]
     kinds = [line[line.index(b"-") + 1] for line in lines]
     return [(Path(os.fsdecode(point)), os.fsdecode(kind)) for point, kind in zip(points, kinds, strict=True)]
