@@ -745,11 +745,15 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     os.utime(new / f"{lab}.ipynb", (date, date))
     beside = {str(PurePosixPath(one.name).with_name(name)): name for name in BESIDE}
     for other in handed_in:
-        if other.name in beside and not other.by_lms:
-            try:
-                _unpack(other.file, new / beside[other.name], MAX_BYTES, budget)
-            except _Unusable as error:
-                notes.append(f"Left out {shown(other.name)}: {error}.")
+        if other.name not in beside or other.by_lms:
+            continue
+        if not other.by_student:  # the time of handing in: without it nobody is late
+            _unpack(other.file, new / beside[other.name], MAX_BYTES, _Budget())
+            continue
+        try:
+            _unpack(other.file, new / beside[other.name], MAX_BYTES, budget)
+        except _Unusable as error:
+            notes.append(f"Left out {shown(other.name)}: {error}.")
     notes += filter(None, [check_timestamp(new)])
     stated = any(beside.get(one.name) == TIMESTAMP and one.by_student for one in handed_in)
     if stated and (time := read_timestamp(new)):

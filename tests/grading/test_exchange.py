@@ -5,6 +5,7 @@ import getpass
 import json
 import os
 import time
+import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from nbgrader.utils import notebook_hash
 
 from classroom import put_gradebook
 from coursegrader import collect as collect_module
-from coursegrader.collect import of_one_identifier, refusals
+from coursegrader.collect import MAX_BYTES, MAX_STUDENT_BYTES, of_one_identifier, refusals
 from coursegrader.exchange import MAX_ENTRIES, MAX_FOLDERS, LeftOut, mounts, names, opened
 from coursegrader.labs import nbgrader_config, read_lab
 from coursegrader.submissions import read_timestamp
@@ -202,6 +203,16 @@ def test_a_notebook_that_is_exchanged_while_it_is_collected_is_of_the_time_of_th
     collect(root)
     assert "late" in (collected(root) / f"{LAB}.ipynb").read_text()
     assert read_timestamp(collected(root)).timestamp() > handed_in + 0.9
+
+
+def test_files_that_use_up_what_may_be_unpacked_take_no_time_of_handing_in_away(root, inbound):
+    folder, handed_in = submit(inbound), time.time()
+    with zipfile.ZipFile(folder / "extra.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(1 + MAX_STUDENT_BYTES // (MAX_BYTES - 1)):
+            archive.writestr(f"{number}.ipynb", bytes(MAX_BYTES - 1))
+    os.utime(folder / f"{LAB}.ipynb", (1.7e9, 1.7e9))
+    assert "it unpacks to more than a student's work can be" in collect(root)
+    assert read_timestamp(collected(root)).timestamp() > handed_in - 1
 
 
 def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):
