@@ -61,7 +61,8 @@ class GradeInSandbox(NbGraderPreprocessor):
         lab, student = resources["nbgrader"]["assignment"], resources["nbgrader"]["student"]
         source, secret = instructor_notebook(root, lab), secret_of(self.config)
         cells = cells_of(nb, source)
-        met = Index(root, lab, source, limits, self.sandbox).mark(student, secret)
+        index = Index(root, lab, source, limits, self.sandbox)
+        met = index.mark(student, secret)
         words, results = secret.words(lab, met["draw"]), ResultCache(root, limits, self.sandbox)
         result = results.find(cells, words)
         if result is None:
@@ -69,6 +70,7 @@ class GradeInSandbox(NbGraderPreprocessor):
         if result["late"]:
             self.log.error("%s: a limit of time decided about a cell: type mlcourse grade %s", student, lab)
         write_outputs(nb, result)
+        index.keep_draw(student, met)
         nb.metadata.mlcourse |= {"draw": met["draw"], "handed_in": met["handed_in"]}
         return nb, resources
 

@@ -209,24 +209,33 @@ class Index:
     """
 
     def __init__(self, root, lab, source, limits, sandbox=True):
-        self.root, self.name, self.entries = root, lab, {}
+        self.root, self.name = root, lab
         self.path = root / "_build" / "graded" / f"{lab}.json"
+        self.draws = self.path.with_suffix(".draws.json")
         # Hash `source`, not the file, which may change before a submission is graded
         self.lab = hashlib.sha256(f"{writes(source)} {limits} {sandbox}".encode()).hexdigest()
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            entries = json.loads(self.path.read_text(encoding="utf-8"))
-            self.entries = {student: dict(entry) for student, entry in entries.items()}
+        self.entries = _entries(self.path)
 
     def mark(self, student, secret, draw=None):
         """Return the mark of a submission as it is now."""
         now = handed_in(student, self.name, self.root)
         if draw is None:
-            # Without an index, read the draw from the graded notebook
-            before = self.entries.get(student) or vars(read_autograded(self.name, student, self.root) or Autograded())
-            same = notebooks_of(before.get("handed_in")) == notebooks_of(now) and before.get("draw")
-            draw = before["draw"] if same else secret.draw(self.name)
+            earlier, notebooks = self._graded_before(student), notebooks_of(now)
+            same = (one.get("draw") for one in earlier if notebooks_of(one.get("handed_in")) == notebooks)
+            draw = next(filter(None, same), None) or secret.draw(self.name)
         rest = f"{environment_fingerprint()} {self.lab} {secret.words(self.name, draw)}"
         return {"handed_in": now, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
+
+    def keep_draw(self, student, mark):
+        """Keep the draw of a grading by nbgrader, which deletes the graded notebook before it grades again."""
+        kept = {name: mark[name] for name in ("handed_in", "draw")}
+        write_whole(self.draws, json.dumps(_entries(self.draws) | {student: kept}))
+
+    def _graded_before(self, student):
+        """Yield what is known of earlier gradings of a student, each with what was handed in and the draw."""
+        yield self.entries.get(student, {})
+        yield _entries(self.draws).get(student, {})
+        yield vars(read_autograded(self.name, student, self.root) or Autograded())
 
     def holds(self, student, mark, automatic):
         """Return whether a submission was graded with this mark, and its points are in the gradebook."""
@@ -264,3 +273,10 @@ class Index:
 
     def write(self):
         write_whole(self.path, json.dumps(self.entries))
+
+
+def _entries(path):
+    """Return the entries by student in a file; none if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        return {student: dict(entry) for student, entry in json.loads(path.read_text(encoding="utf-8")).items()}
+    return {}

@@ -7,9 +7,10 @@ import stat
 
 import nbformat
 import pytest
+from nbgrader.apps.api import NbGraderAPI
 
 from coursegrader import GradingError
-from coursegrader.labs import grade_id, release
+from coursegrader.labs import grade_id, nbgrader_config, release
 from coursegrader.secret import Secret
 from mlcourse.cli import main
 from paths import ROOT
@@ -123,6 +124,24 @@ def test_what_a_limit_of_time_decided_is_run_again_in_the_same_draw(course, caps
     hand_in(course, "slow", "def double(x):\n    while x: pass")
     run("grade", LAB, "--limit", "call=1", "--limit", "test=2")
     assert again in capsys.readouterr().out
+
+
+def test_nbgrader_grades_an_unchanged_submission_with_the_same_draw(course):
+    api = NbGraderAPI(config=nbgrader_config(course))
+    hand_in(course, "ada", "def double(x): return x + x")
+    for _ in range(2):
+        assert api.autograde(LAB, "ada")["success"]
+        assert graded(course, "ada") == (1, None)
+        run("feedback", LAB)
+    run("grade", LAB)
+    assert graded(course, "ada") == (1, None)
+    # Once the answer changes, nbgrader's grading is the latest of three
+    hand_in(course, "ada", "def double(x): return 2 * x")
+    assert api.autograde(LAB, "ada")["success"]
+    assert graded(course, "ada") == (2, None)
+    run("feedback", LAB)
+    run("grade", LAB)
+    assert graded(course, "ada") == (2, None)
 
 
 def test_feedback_that_is_written_twice_begins_one_new_draw(course):
