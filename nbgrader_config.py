@@ -103,7 +103,7 @@ c.HTMLExporter.filters = {
     "csp_hash": csp_hash,
     "nbgrader_scripts": sanitizer.nbgrader_scripts,
 }
-c.HTMLExporter.preprocessors = [ShowRawAsText, SayAsHandedIn, ShowWithinLimits]
+c.HTMLExporter.preprocessors = [ShowRawAsText, ShowWithinLimits, SayAsHandedIn]
 
 # The formgrader loads the course's own MathJax: nbconvert finds the template for its head on this path.
 os.environ["JUPYTER_PATH"] = os.pathsep.join([sanitizer.TEMPLATES, *filter(None, [os.environ.get("JUPYTER_PATH")])])

@@ -24,12 +24,12 @@ from coursegrader.formulas import mathml
 from coursegrader.preprocessors import HANDED_IN, NOT_RUN
 from coursegrader.scores import sections
 from mlcourse.book import address
+from mlcourse.setup_cell import is_setup_cell
 
 TEMPLATE = Path(__file__).with_name("feedback.html.jinja")
 EACH = 40  # students for each process: it takes as long to start one as to write about as many pages
 SEE = re.compile(r"(?P<says>.*)\. See (?P<place>[\w/-]+\.html(?:#[\w-]+)?) in the book\.", re.DOTALL)
 HEADING = re.compile(r"(</?h)([1-6])")
-SET_UP = re.compile(r"# .*\n# labs/\S+\.ipynb of version ")  # the first cell of every lab
 PICTURES = ("image/png", "image/jpeg")
 
 
@@ -125,7 +125,7 @@ def page_of(notebook, about: dict, root: Path) -> str:
     title, headings = sections(about["assignment"], root)
     shown = Shown(functools.partial(address, root=root, local=False))
     parts = [
-        shown.part(cell) for cell in notebook.cells if "nbgrader" in cell.metadata or not SET_UP.match(cell.source)
+        shown.part(cell) for cell in notebook.cells if "nbgrader" in cell.metadata or not is_setup_cell(cell.source)
     ]
     exercises = {}
     for part in parts:

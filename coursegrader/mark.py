@@ -24,13 +24,14 @@ from tornado.web import Application, HTTPError, RequestHandler
 from traitlets.config import Config
 
 from coursegrader import GradingError, sanitizer
-from coursegrader.feedback import SET_UP, Shown
+from coursegrader.feedback import Shown
 from coursegrader.formulas import mathml
 from coursegrader.grade import gradebook_of
 from coursegrader.preprocessors import ShowWithinLimits
 from coursegrader.result_cache import answers_of
 from coursegrader.scores import read_scores, sections
 from coursegrader.submissions import instructor_notebook
+from mlcourse.setup_cell import is_setup_cell
 
 TEMPLATE = Path(__file__).with_name("mark.html.jinja")
 SCHEME = re.compile(r"### BEGIN MARK SCHEME\n(.*?)### END MARK SCHEME", re.DOTALL)
@@ -195,7 +196,7 @@ def code_of(lab: str, root: Path, key: str, config: Config) -> Markup:
     notebook, _ = ShowWithinLimits().preprocess(notebook, {})
     shown = Shown(lambda place: None)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and (is_solution(cell) or not is_grade(cell))]
-    parts = [shown.part(cell) for cell in cells if not SET_UP.match(cell.source)]
+    parts = [shown.part(cell) for cell in cells if not is_setup_cell(cell.source)]
     template = Markup("<div>{}</div>{}")
     code = Markup("").join(template.format(part.source, Markup("").join(part.outputs)) for part in parts)
     return Markup("<p>The checks gave {} points. {}</p>{}").format(points, TYPED, code)

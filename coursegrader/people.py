@@ -72,6 +72,7 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
     known = {one.numbers[lab]: one for one in people if lab in one.numbers}
     strangers = [one for one in numbered.values() if one and one["number"] not in known]
     bearers = Counter(folded(one["name"]) for one in strangers)
+    shared = Counter(one["number"] for one in strangers)
     of_canvas = {one.lms_user_id: one for one in people if one.lms_user_id}
     named = defaultdict(list)
     for one in people:
@@ -91,6 +92,8 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
             found[name] = Match(person, note=None if person else "Not on the roster.")
         elif parts["number"] in known:
             found[name] = _by_number(parts, known[parts["number"]], bearers)
+        elif shared[parts["number"]] > 1:
+            found[name] = Match(note=f"Left apart: others, too, handed in under Moodle's number {parts['number']}.")
         else:
             found[name] = _by_name(parts, named[folded(parts["name"])], bearers, lab, root)
     for name, one in found.items():

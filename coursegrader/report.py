@@ -392,7 +392,7 @@ def _own_lines(source, stub, model):
     """
     given = {line for line in stub.splitlines() if not line.startswith(("def ", "class "))}
     solution = {_packed(line) for line in model.splitlines()} - {_packed(line) for line in stub.splitlines()} - {""}
-    own = [line[:200].translate(sanitizer.TURNING) for line in source.splitlines() if line not in given]
+    own = [line[:200] for line in source.translate(sanitizer.NAMED).splitlines() if line not in given]
     parts, more = [], len(own) - MOST_LINES
     for of_model, group in itertools.groupby(own[:MOST_LINES], lambda line: _packed(line) in solution):
         lines = list(group)

@@ -574,14 +574,16 @@ def nbgrader_scripts(name: str) -> list[str]:
 # Code and its output
 
 # These characters can show code in another order than it runs
-TURNING = {
-    number: f"[U+{number:04X}]" for number in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# These can show a comment as lines of code: they end a line, but not in Python
+_ENDS = (0x0B, 0x0C, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029)
+# Not in square brackets, which would make the code of a terminal after an escape character
+NAMED = {number: f"<U+{number:04X}>" for number in (*_TURNING, *_ENDS)}
 
 
 def coloured(text: str) -> str:
     """Return the HTML of what a cell prints, with its colours: a filter of nbconvert's templates."""
-    text = legible(str(text)).translate(TURNING)
+    text = legible(str(text)).translate(NAMED)
     try:
         return in_blocks(str(ansi2html(text)))
     except (IndexError, ValueError):  # the code of a colour is cut off, or its number is too long
@@ -591,7 +593,7 @@ def coloured(text: str) -> str:
 def highlighted(source: str, metadata: Mapping | None = None) -> str:
     """Return the HTML of a code cell, in colours unless it is long: a filter of nbconvert's templates."""
     # Pygments reads the following blank lines again at each of them
-    lines = [line.rstrip() for line in legible(source).translate(TURNING).splitlines()]
+    lines = [line.rstrip() for line in legible(source).translate(NAMED).splitlines()]
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
     if len(text) > COLOURED_CHARACTERS or max(map(len, lines), default=0) > COLOURED_LINE:
         return in_blocks(f'<div class="highlight"><pre>{html.escape(shortened(text, CODE_CHARACTERS))}</pre></div>')

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import nbformat
@@ -51,6 +52,12 @@ if importlib.util.find_spec("mlcourse") is None:
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
     sys.path.insert(0, str(course))"""
 
+# What may stand in a field of SOURCE: one line, and in code no call
+_FIELDS = defaultdict(lambda: r"[^\r\n()]*", title=r"[^\r\n]*", path=r"\S*", version=r"[^\r\n]*")
+_FULL = re.compile(
+    "".join(_FIELDS[part] if at % 2 else re.escape(part) for at, part in enumerate(re.split(r"\{(\w+)\}", SOURCE)))
+)
+
 
 def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
     """Return the set-up cell of a notebook.
@@ -81,6 +88,11 @@ def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
         packages=json.dumps([ranges[name] for name in IMPORTED]),
     )
     return nbformat.v4.new_code_cell(source, id="set-up", metadata={**FOLDED, "tags": ["set-up"]})
+
+
+def is_setup_cell(source: str) -> bool:
+    """Return whether a code cell is the set-up cell of any notebook and version, and holds nothing else."""
+    return _FULL.fullmatch(source) is not None
 
 
 def students_repository(root: Path = ROOT) -> str:

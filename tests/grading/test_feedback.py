@@ -170,6 +170,17 @@ def test_the_cell_that_fetches_the_course_is_left_out(root):
     assert "find_spec" not in page and "check(mean)" in text_of(page).replace(" ", "")
 
 
+def test_a_cell_that_only_begins_like_the_one_that_fetches_the_course_is_shown(root):
+    fetches = setup_cell("labs/lab-01/lab-01.ipynb").source
+    own = [
+        fetches[: fetches.index("import")] + "mse = 0.1",
+        f"{fetches}\nmse = 0.2",
+        fetches.replace("[", "[mse(3), ", 1),
+    ]
+    page = text_of(write(root, [*map(nbformat.v4.new_code_cell, own), *CELLS])).replace(" ", "")
+    assert all(text in page for text in ("mse=0.1", "mse=0.2", "mse(3)"))
+
+
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 
 

@@ -218,14 +218,16 @@ def test_who_does_not_have_the_address_reads_and_stores_nothing(room, ask):
 def test_the_code_of_a_student_and_what_it_gave_can_be_seen_and_runs_nothing(room, ask):
     output = nbformat.v4.new_output("execute_result", {"text/html": "<b>0.84</b><img src=x onerror=alert(1)>"})
     ran = nbformat.v4.new_code_cell("table <= 1", outputs=[output])
+    like_the_first = nbformat.v4.new_code_cell("# labs\n# labs/a.ipynb of version 1\nhidden = 0.84")
     test = nbformat.v4.new_code_cell("assert True")
     test.metadata["nbgrader"] = {"grade_id": "mean-1", "grade": True, "solution": False, "points": 1}
-    room.put("autograded", "ada", [ran, test, cell("The mean.", "essay", True, 4)])
+    room.put("autograded", "ada", [like_the_first, ran, test, cell("The mean.", "essay", True, 4)])
     path = f"/code/{room.of('ada').key}"
     assert ask("GET", path)[0] == 403 and ask("GET", path, X_Token="another")[0] == 403
     status, said = ask("GET", path, X_Token=TOKEN)
     shown = json.loads(said)["html"]
     assert "The checks gave 1 of 1 points." in shown
+    assert "hidden" in shown
     assert status == 200 and "<b>0.84</b>" in shown and "&lt;=" in shown and "table" in shown
     assert not re.search("onerror|assert|ada|The mean", shown)
     status, said = ask("GET", f"/code/{'0' * 32}", X_Token=TOKEN)

@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
-from coursegrader.labs import read_lab
+from coursegrader.labs import nbgrader_config, read_lab
 from coursegrader.names import names_of, names_of_test
 from coursegrader.needed_cells import defer, given_cells
 from coursegrader.preprocessors import HANDED_IN, NOT_RUN, SayAsHandedIn
@@ -282,6 +282,17 @@ def test_a_cell_that_did_not_run_shows_what_was_handed_in_and_says_so(handed_in)
     write_outputs(notebook, {"outputs": [None, []], "seconds": 1.0, "stopped": None})
     shown = SayAsHandedIn().preprocess_cell(notebook.cells[0], {}, 0)[0].outputs
     assert shown[0].data["text/plain"] == HANDED_IN and shown[1:] == kept
+
+
+def test_a_flood_of_text_does_not_cut_off_what_says_that_a_cell_did_not_run(handed_in):
+    _, path = handed_in
+    notebook = nbformat.read(path, as_version=4)
+    flood = [new_output("stream", text="x" * 90_000) for _ in range(12)]
+    notebook.cells.insert(0, new_code_cell("flood()", outputs=flood))
+    notebook.cells[1].metadata["mlcourse"] = {"as_handed_in": True}
+    for step in nbgrader_config(ROOT).HTMLExporter.preprocessors:
+        notebook, _ = step().preprocess(notebook, {})
+    assert notebook.cells[1].outputs[0].data["text/plain"] == HANDED_IN
 
 
 def test_a_cell_that_was_handed_in_without_an_output_says_that_it_was_not_run(handed_in):

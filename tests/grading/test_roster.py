@@ -400,6 +400,14 @@ def test_a_name_in_canvas_with_the_mark_of_moodle_takes_nobodys_place(room, enro
     assert collected(room) == {apart, "ada"}
 
 
+def test_a_number_of_moodle_under_two_names_is_nobodys(room, enrol, hand_in):
+    enrol(MOODLE)
+    names = ("Ada Lovelace_33", "Ben King_33", "Somebody Else_33")
+    notes = hand_in(*(f"{name}_assignsubmission_file_lab.ipynb" for name in names))
+    assert all("others, too, handed in under Moodle's number 33" in note for note in notes.values())
+    assert not any(one.numbers for one in read_roster(room.gradebook, room.root))
+
+
 def test_in_moodle_a_files_name_may_hold_two_numbers(room, enrol, hand_in):
     enrol(MOODLE)
     notes = hand_in("Ada Lovelace_12_assignsubmission_file_lab_2026_11_05.ipynb")

@@ -234,7 +234,18 @@ def test_a_link_opens_another_site_in_a_tab_of_its_own_and_tells_it_nothing(addr
 @pytest.mark.parametrize("written", [highlighted, coloured])
 def test_signs_that_turn_the_order_of_code_are_shown(written):
     page = re.sub("<.*?>", "", written("x = 'user\u202e \u2066# admin\u2069 \u2066'"))
-    assert "user[U+202E] [U+2066]# admin[U+2069] [U+2066]" in html.unescape(page)
+    assert "user<U+202E> <U+2066># admin<U+2069> <U+2066>" in html.unescape(page)
+
+
+@pytest.mark.parametrize("end", "\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_a_comment_is_shown_as_far_as_python_reads_it(end):
+    source = f"# the fit{end}print(fit(x, y))\nprint(0.93)"
+    page = html.unescape(re.sub("<.*?>", "", highlighted(source)))
+    assert page.strip() == f"# the fit<U+{ord(end):04X}>print(fit(x, y))\nprint(0.93)"
+
+
+def test_no_sign_that_is_named_makes_a_code_of_a_terminal():
+    assert html.unescape(coloured("\x1b\u202em")) == "\x1b<U+202E>m"
 
 
 # Broken texts
