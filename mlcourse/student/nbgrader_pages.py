@@ -138,6 +138,9 @@ def _refuse_requests(app):
         """
 
         def match(self, request):
+            # A page can let a browser fetch an address in advance; the browser then does not name the page
+            if "Sec-Purpose" in request.headers:
+                return {}
             is_other = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
             entrance = entrances.fullmatch(request.path)
             is_allowed = entrance and (not entrance["lab"] or request.query_arguments.keys() <= {"token"})

@@ -540,8 +540,9 @@ def test_a_notebook_that_is_opened_in_jupyterlab_asks_no_other_site_and_its_cell
 
 
 def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(address):
-    def opened(path, site, mode="navigate"):
+    def opened(path, site, mode="navigate", in_advance=None):
         headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": "document"}
+        headers |= {"Sec-Purpose": in_advance} if in_advance else {}
         return requests.get(address + path, headers=headers, timeout=30, allow_redirects=False).status_code
 
     inner = (
@@ -564,6 +565,10 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
     assert {path: opened(path, "cross-site") for path in notebooks} == dict.fromkeys(notebooks, 403)
     assert 403 not in {opened(path, "none") for path in notebooks}
     assert opened("/lab?reset", "cross-site") == 403
+    # Speculation rules
+    in_advance = ["/lab", *inner, *notebooks]
+    assert {path: opened(path, "none", in_advance="prefetch") for path in in_advance} == dict.fromkeys(in_advance, 403)
+    assert opened("/lab", "none", in_advance="prefetch;prerender") == 403
     # JupyterLab takes each "/tree/" out of a path
     all_dots = ("..%2f..", "%2e%2e%2f.%2E", ".%2Ftree%2F./.%2Ftree%2F.")
     assert {opened(f"/lab/tree/{dots}%2ffiles%2fx.ipynb", "none") for dots in all_dots} == {403}
