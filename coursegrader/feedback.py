@@ -21,7 +21,7 @@ from pygments.formatters import HtmlFormatter
 
 from coursegrader import sanitizer
 from coursegrader.formulas import mathml
-from coursegrader.preprocessors import HANDED_IN, NOT_RUN
+from coursegrader.preprocessors import HANDED_IN, NOT_RUN, raw_as_markdown
 from coursegrader.scores import sections
 from mlcourse.book import address
 from mlcourse.setup_cell import is_setup_cell
@@ -35,7 +35,7 @@ PICTURES = ("image/png", "image/jpeg")
 
 @dataclass
 class Part:
-    """A cell as the page shows it: `kind` is "text", "code", "raw", "answer" or "test".
+    """A cell as the page shows it: `kind` is "text", "code", "answer" or "test".
 
     `is_code` tells code from text in an answer. `points` are None where there are none to gain. `failed` is the message
     of a test that failed.
@@ -167,7 +167,7 @@ class Shown:
     def part(self, cell):
         """Return a cell as the page shows it."""
         if cell.cell_type == "raw":
-            return Part("raw", sanitizer.legible(cell.source))
+            return Part("text", self.text(raw_as_markdown(cell.source)))
         if cell.cell_type == "markdown":
             part = Part("answer" if is_solution(cell) else "text", self.text(cell.source, cell.get("attachments")))
         elif is_grade(cell) and not is_solution(cell):

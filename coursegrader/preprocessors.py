@@ -202,5 +202,10 @@ class ShowRawAsText(NbGraderPreprocessor):
 
     def preprocess_cell(self, cell, resources, index):
         if cell.cell_type == "raw":
-            cell.cell_type, cell.source = "markdown", textwrap.indent(cell.source, " " * 4, lambda line: True)
+            cell.cell_type, cell.source = "markdown", raw_as_markdown(cell.source)
         return cell, resources
+
+
+def raw_as_markdown(source: str) -> str:
+    """Return the Markdown that shows a raw cell as it was typed."""
+    return textwrap.indent(source, " " * 4, lambda line: True)

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 from classroom import Classroom
+from coursegrader import sanitizer
 from coursegrader.feedback import page_of, refusal_page
 from coursegrader.formulas import TAGS, mathml
 from mlcourse.setup_cell import setup_cell
@@ -204,6 +205,13 @@ def test_nothing_of_a_student_becomes_a_tag_of_the_page(root):
     ]
     page = write(root, evil, name=EVIL, refused=EVIL, repairs=[EVIL], stopped=EVIL)
     assert not re.search(r"<script|<img src=.?x|<[^>]*\sonerror", page) and "alert(1)" in page
+
+
+def test_raw_cells_are_shown_as_typed_within_the_limits_of_texts(root):
+    page = write(root, [nbformat.v4.new_raw_cell("*as* <b>typed</b>\n    # and\nkept")])
+    assert "*as* <b>typed</b>\n    # and\nkept" in html.unescape(page)
+    page = write(root, [nbformat.v4.new_raw_cell("\u0628\n" * 20_000) for _ in range(20)])
+    assert page.count("\u0628") < sanitizer.PAGE_TEXT_CHARACTERS and max(map(len, page.split("<div></div>"))) < 50_000
 
 
 def test_a_text_cannot_name_the_place_of_a_formula(root):
