@@ -73,7 +73,7 @@ NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Paths of a JupyterHub, and those that it sends on to them
 HUB = re.compile(r"/(?:user|user-redirect|hub|services|spawn|spawn-pending|logout|git-pull)(?:[/?#]|$)", re.IGNORECASE)
 LINK = re.compile(
-    r"mailto:[^\s?]+@[^\s?]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#][^\s\\]*)?",
+    r"mailto:[^\s?@]+@[^\s?@]+|https?://(?![^/?#]*localhost\b)([\w-]+\.)+[a-z]{2,}(:[0-9]+)?([/?#][^\s\\]*)?",
     re.IGNORECASE,
 )
 JOINED = 16  # marks on a letter, at most

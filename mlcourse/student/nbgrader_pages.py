@@ -138,10 +138,11 @@ def _refuse_requests(app):
         """
 
         def match(self, request):
-            # A page can let a browser fetch an address in advance; the browser then does not name the page
-            if "Sec-Purpose" in request.headers:
+            site, mode = request.headers.get("Sec-Fetch-Site"), request.headers.get("Sec-Fetch-Mode", "navigate")
+            # A page can let a browser fetch an address in advance, or in the background; it then names no site
+            if "Sec-Purpose" in request.headers or (site == "none" and mode != "navigate"):
                 return {}
-            is_other = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+            is_other = site in ("cross-site", "same-site")
             entrance = entrances.fullmatch(request.path)
             is_allowed = entrance and (not entrance["lab"] or request.query_arguments.keys() <= {"token"})
             return {} if is_other and not is_allowed else None
