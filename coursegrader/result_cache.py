@@ -232,7 +232,7 @@ class Index:
         write_whole(self.draws, json.dumps(_entries(self.draws) | {student: kept}))
 
     def _graded_before(self, student):
-        """Yield what is known of earlier gradings of a student, each with what was handed in and the draw."""
+        """Yield, from earlier times that a student was graded, what was handed in and the draw."""
         yield self.entries.get(student, {})
         yield _entries(self.draws).get(student, {})
         yield vars(read_autograded(self.name, student, self.root) or Autograded())
