@@ -220,6 +220,7 @@ def frame(
     _refuse_empty(actual, what)
     if not isinstance(actual, pd.DataFrame):
         raise CheckFailed(f"{what}: expected a DataFrame, got {_kind(actual)}")
+    actual = actual.infer_objects()  # a table that was filled row by row holds its numbers as objects
     missing = [str(column) for column in expected.columns if column not in actual.columns]
     if missing or len(actual.columns) != len(expected.columns):
         raise CheckFailed(
@@ -230,9 +231,11 @@ def frame(
         raise CheckFailed(f"{what}: expected {len(expected)} rows, got {len(actual)}")
     columns = list(expected.columns)
     for column in columns:
-        if pd.api.types.is_numeric_dtype(expected[column]) and not pd.api.types.is_numeric_dtype(actual[column]):
+        kind = actual[column].dtype
+        is_real = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind)
+        if pd.api.types.is_numeric_dtype(expected[column]) and not is_real:
             raise CheckFailed(
-                f"{what}: the column '{column}' should hold numbers, yours holds {actual[column].dtype} values: "
+                f"{what}: the column '{column}' should hold numbers, yours holds {kind} values: "
                 "convert them, for instance with `.astype(float)`"
             )
     if not nan and (missing := [column for column in columns if actual[column].isna().any()]):

@@ -131,6 +131,16 @@ def test_the_index_of_a_table_may_have_the_name_of_a_column():
     checks.frame(TABLE.set_index("car", drop=False).iloc[::-1], TABLE, "table")
 
 
+def test_a_table_may_hold_its_numbers_as_objects_but_no_complex_ones():
+    filled = pd.DataFrame(index=TABLE.index, columns=TABLE.columns)
+    for row in TABLE.index:
+        filled.loc[row] = TABLE.loc[row].tolist()
+    assert filled["speed"].dtype == object
+    checks.frame(filled, TABLE, "table")
+    assert "should hold numbers" in message(checks.frame, TABLE.assign(speed=TABLE["speed"] + 0j), TABLE, "table")
+    assert "should hold numbers" in message(checks.frame, TABLE.astype({"speed": str}), TABLE, "table")
+
+
 def test_categories_in_an_order_of_their_own_are_the_values_that_they_name():
     turned = TABLE.assign(car=pd.Categorical(["a", "b"], categories=["b", "a"], ordered=True))
     checks.frame(turned, TABLE, "table")
