@@ -263,11 +263,12 @@ def collect_folder(
 
     # `_prepared` reads this file after the notebook
     handed_in.append(_HandedIn(TIMESTAMP, _File(TIMESTAMP, now, stamp), note=note, by_student=False))
-    [collected] = _collect_classes([{student: handed_in}], lab, source, root, people, lambda numbers: None)
+    one_class = [{student: handed_in}]
+    [collected] = _collect_classes(one_class, lab, source, root, people, lambda numbers: None, accounts=True)
     return collected
 
 
-def _collect_classes(classes, lab, source, root, people, keep):
+def _collect_classes(classes, lab, source, root, people, keep, accounts=False):
     """Collect the files of each student in each class."""
     found = _matched(classes, list(people), lab, root)
     names = {student: one.person.student if one.person else student for student, one in found.items()}
@@ -280,7 +281,7 @@ def _collect_classes(classes, lab, source, root, people, keep):
                 if name in alike:
                     collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
                     continue
-                if matched.person is None and _is_taken(name, people):
+                if matched.person is None and not accounts and _is_taken(name, people):
                     notes = [
                         *filter(None, [matched.note]),
                         "Not collected: it has the identifier of another: rename it.",
@@ -653,27 +654,31 @@ def identifier(name: str) -> str:
     return safe
 
 
-def of_one_identifier(students: Collection[str], accounts: bool = False) -> dict[str, str]:
-    """Return a clause for every student who would share an identifier with another.
-
-    With `accounts` the names are those of accounts, which nobody can pretend to have. Whoever may choose the name of an
-    account could else keep out somebody, or hand in for somebody who has not handed in: there, each name that is not
-    its own identifier is meant, and no other.
-    """
-    names, others = {}, {}
+def of_one_identifier(students: Collection[str]) -> dict[str, str]:
+    """Return a clause for every student who would share an identifier with another."""
+    names = {}
     for student in sorted(students):
         with suppress(GradingError):
-            name = identifier(student)
-            names.setdefault(name.casefold(), []).append(student)
-            if name != student:
-                others[student] = f"{shown(student)!r} would be student {name}, who may be another: rename the account"
-    if accounts:
-        return others
+            names.setdefault(identifier(student).casefold(), []).append(student)
     return {
         student: f"{shown(first)!r} and {shown(second)!r} would both be student {identifier(first)}: rename one of them"
         for first, second, *more in (alike for alike in names.values() if len(alike) > 1)
         for student in (first, second, *more)
     }
+
+
+def no_identifiers(accounts: Collection[str]) -> dict[str, str]:
+    """Return a clause for every account whose name is not the identifier that it would get.
+
+    Whoever may choose the name of an account could else keep out somebody, or hand in for somebody. Of the other
+    accounts, nobody can pretend to have another's.
+    """
+    clauses = {}
+    for account in sorted(accounts):
+        with suppress(GradingError):
+            if (name := identifier(account)) != account:
+                clauses[account] = f"{shown(account)!r} would be student {name}, who may be another: rename the account"
+    return clauses
 
 
 # One student

@@ -25,7 +25,7 @@ from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.utils import notebook_hash
 
 from coursegrader import GradingError
-from coursegrader.collect import Collected, collect_folder, first_of, keep_refusals, of_one_identifier
+from coursegrader.collect import Collected, collect_folder, first_of, keep_refusals, no_identifiers
 from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.roster import FILE, read_roster
@@ -63,7 +63,7 @@ class Collect(ExchangeCollect):
                 f"The exchange lies on {kind}, where a student can change a submission without a new time: see "
                 "the page On a JupyterHub, and collect right after the deadline."
             )
-        people, alike, collected = people_of(self), of_one_identifier(folders, accounts=True), []
+        people, alike, collected = people_of(self), no_identifiers(folders), []
         for student, paths in folders.items():
             if student in alike:
                 notes.append(f"Left out {shown(paths[0].name)}: {alike[student]}.")

@@ -20,7 +20,7 @@ from coursegrader.collect import (
     first_of,
     identifier,
     keep_refusals,
-    of_one_identifier,
+    no_identifiers,
 )
 from coursegrader.exchange import LeftOut, people_of, tell
 from coursegrader.files import unexpected
@@ -33,7 +33,7 @@ class Collect:
     def copy_files(self):
         lab, root = self.coursedir.assignment_id, Path(self.coursedir.root)
         students = sorted(one["student_id"] for one in self.src_records)
-        people, alike, collected = people_of(self), of_one_identifier(students, accounts=True), []
+        people, alike, collected = people_of(self), no_identifiers(students), []
         for student in students:
             if self.coursedir.student_id not in ("*", student):
                 continue
@@ -99,7 +99,7 @@ class ReleaseFeedback:
         if listed is None:
             self.fail("Failed to list submissions.")
         # Of those who share a folder, nobody knows whose page it holds, unless one has its name
-        alike, latest = of_one_identifier({one["student_id"] for one in listed["submissions"]}, accounts=True), {}
+        alike, latest = no_identifiers({one["student_id"] for one in listed["submissions"]}), {}
         listed["submissions"].sort(key=lambda one: (one["student_id"] not in alike, parse_utc(one["timestamp"])))
         for one in listed["submissions"]:
             latest[_folder(one["student_id"])] = (one["student_id"], one["timestamp"])

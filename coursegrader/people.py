@@ -50,7 +50,8 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
 
     Students choose their names, so a name alone never takes the place of another. A number of Moodle's that the roster
     has for the lab decides, if the name is that of its person. Without one, a name decides only if one number and one
-    person have it, and nothing was collected for that person or under that name; a note says so.
+    person have it, the number has no other name, and nothing was collected for that person or under that name; a note
+    says so.
 
     Parameters
     ----------
@@ -93,7 +94,10 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
         elif parts["number"] in known:
             found[name] = _by_number(parts, known[parts["number"]], bearers)
         elif shared[parts["number"]] > 1:
-            found[name] = Match(note=f"Left apart: others, too, handed in under Moodle's number {parts['number']}.")
+            found[name] = Match(
+                note=f"Left apart: files of several names have Moodle's number {parts['number']}; write it into the "
+                f"column {lab} of roster.csv, for the person whose it is, and collect again."
+            )
         else:
             found[name] = _by_name(parts, named[folded(parts["name"])], bearers, lab, root)
     for name, one in found.items():

@@ -3,6 +3,7 @@
 import atexit
 import dataclasses
 import functools
+import re
 import textwrap
 from pathlib import Path
 
@@ -208,4 +209,4 @@ class ShowRawAsText(NbGraderPreprocessor):
 
 def raw_as_markdown(source: str) -> str:
     """Return the Markdown that shows a raw cell as it was typed."""
-    return textwrap.indent(source, " " * 4, lambda line: True)
+    return re.sub("^", " " * 4, source, flags=re.MULTILINE)

@@ -573,17 +573,19 @@ def nbgrader_scripts(name: str) -> list[str]:
 
 # Code and its output
 
-# These characters can show code in another order than it runs
-_TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# These characters can show code in another order than it runs. In square brackets, their names would make the code of a
+# terminal after an escape character
+TURNING = {
+    number: f"<U+{number:04X}>" for number in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
 # These can show a comment as lines of code: they end a line, but not in Python
-_ENDS = (0x0B, 0x0C, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029)
-# Not in square brackets, which would make the code of a terminal after an escape character
-NAMED = {number: f"<U+{number:04X}>" for number in (*_TURNING, *_ENDS)}
+ENDS = {number: f"<U+{number:04X}>" for number in (0x0B, 0x0C, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029)}
+NAMED = TURNING | ENDS  # in code
 
 
 def coloured(text: str) -> str:
     """Return the HTML of what a cell prints, with its colours: a filter of nbconvert's templates."""
-    text = legible(str(text)).translate(NAMED)
+    text = legible(str(text)).translate(TURNING)
     try:
         return in_blocks(str(ansi2html(text)))
     except (IndexError, ValueError):  # the code of a colour is cut off, or its number is too long

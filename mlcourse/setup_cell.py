@@ -52,7 +52,7 @@ if importlib.util.find_spec("mlcourse") is None:
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
     sys.path.insert(0, str(course))"""
 
-# What may stand in a field of SOURCE: one line, and in code no call
+# What may stand in a field of SOURCE: part of a line, and in code no call
 _FIELDS = defaultdict(lambda: r"[^\r\n()]*", title=r"[^\r\n]*", path=r"\S*", version=r"[^\r\n]*")
 _FULL = re.compile(
     "".join(_FIELDS[part] if at % 2 else re.escape(part) for at, part in enumerate(re.split(r"\{(\w+)\}", SOURCE)))
@@ -91,7 +91,11 @@ def setup_cell(path: str, root: Path = ROOT) -> NotebookNode:
 
 
 def is_setup_cell(source: str) -> bool:
-    """Return whether a code cell is the set-up cell of any notebook and version, and holds nothing else."""
+    """Return whether a code cell is a set-up cell as `setup_cell` writes it.
+
+    Its title, path and version may be any, and so may what the part that fetches the course names. Where the course is,
+    that part runs nothing.
+    """
     return _FULL.fullmatch(source) is not None
 
 

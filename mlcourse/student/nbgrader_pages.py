@@ -133,8 +133,8 @@ def _refuse_requests(app):
     class FromElsewhere(Matcher):
         """A link, a redirect or a script of another site, with which the browser sends the cookie.
 
-        It may open JupyterLab. Browsers say where a request comes from only over a secure connection, or to their own
-        machine.
+        It may open JupyterLab. What a browser fetches in advance or in the background may be of any page. Browsers say
+        where a request comes from only over a secure connection, or to their own machine.
         """
 
         def match(self, request):
