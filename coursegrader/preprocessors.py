@@ -195,7 +195,8 @@ class ShowWithinLimits(NbGraderPreprocessor):
         """Cut a text to the room that is left."""
         text = sanitizer.shortened(text, min(most, self.left))
         self.left = max(0, self.left - len(text))
-        return strip_ansi(text) if text.count("\x1b") > ANSI_CODES else text
+        # Without the codes that were within others, too
+        return strip_ansi(text).replace("\x1b", "") if text.count("\x1b") > ANSI_CODES else text
 
 
 class ShowRawAsText(NbGraderPreprocessor):

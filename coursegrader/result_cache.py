@@ -193,7 +193,7 @@ class Index:
     A mark holds the hashes of what was handed in, the number of the draw of hidden data, and the hash of everything
     else. The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash
     of each answer, since what a person has marked is marked again only if it changed. A file beside it holds the draws
-    that nbgrader's own gradings met.
+    of what nbgrader graded by itself.
 
     Parameters
     ----------

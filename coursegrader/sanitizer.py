@@ -587,7 +587,7 @@ def coloured(text: str) -> str:
     """Return the HTML of what a cell prints, with its colours: a filter of nbconvert's templates."""
     text = legible(str(text)).translate(TURNING)
     try:
-        return in_blocks(str(ansi2html(text)))
+        return in_blocks(legible(str(ansi2html(text))))  # codes stood between marks that are joined now
     except (IndexError, ValueError):  # the code of a colour is cut off, or its number is too long
         return in_blocks(html.escape(strip_ansi(text)))
 

@@ -244,6 +244,16 @@ def test_a_comment_is_shown_as_far_as_python_reads_it(end):
     assert page.strip() == f"# the fit<U+{ord(end):04X}>print(fit(x, y))\nprint(0.93)"
 
 
+@pytest.mark.parametrize("code", ["\x1b\u202e", "\x1b\x1b[m[31m", "\x1b[31m"])
+def test_a_text_with_many_codes_of_a_terminal_is_shown_without_them(code):
+    [output] = shown(stream(code * 10_000))
+    assert "\x1b" not in output.text and "<span" not in coloured(output.text)
+
+
+def test_codes_of_a_terminal_hide_no_marks_on_a_letter():
+    assert coloured("a" + "\u0301\x1b[K" * 1000).count("\u0301") == sanitizer.JOINED
+
+
 def test_no_sign_that_is_named_makes_a_code_of_a_terminal():
     assert html.unescape(coloured("\x1b\u202em")) == "\x1b<U+202E>m"
 
