@@ -215,7 +215,7 @@ class Index:
         self.draws = self.path.with_suffix(".draws.json")
         # Hash `source`, not the file, which may change before a submission is graded
         self.lab = hashlib.sha256(f"{writes(source)} {limits} {sandbox}".encode()).hexdigest()
-        self.entries = _entries(self.path)
+        self.entries, self.drawn = _entries(self.path), _entries(self.draws)
 
     def mark(self, student, secret, draw=None):
         """Return the mark of a submission as it is now."""
@@ -235,7 +235,7 @@ class Index:
     def _graded_before(self, student):
         """Yield, from earlier times that a student was graded, what was handed in and the draw."""
         yield self.entries.get(student, {})
-        yield _entries(self.draws).get(student, {})
+        yield self.drawn.get(student, {})
         yield vars(read_autograded(self.name, student, self.root) or Autograded())
 
     def holds(self, student, mark, automatic):
