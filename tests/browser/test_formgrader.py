@@ -576,6 +576,7 @@ def test_a_link_of_another_site_opens_jupyterlab_and_nothing_else_of_the_server(
         403
     }
     assert opened("/lab?clone=auto-A", "none") == opened("/lab?token=a", "cross-site") == 200
+    assert opened("/lab?redirects=1", "same-site") == 200  # JupyterHub's, when it has started the server
     assert opened("/lab/api/licenses/?bundles=.*", "none") == 403  # an expression without end would stop the server
 
 
