@@ -6,6 +6,7 @@ missing. `Collect` and `ReleaseFeedback` replace its steps in ``nbgrader_config.
 for the buttons of the formgrader.
 """
 
+import functools
 import glob
 import heapq
 import itertools
@@ -17,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from nbgrader.api import Gradebook
@@ -107,7 +107,7 @@ def collect_latest(lab, student, paths, root, people):
     collected = []
     for path in paths[:MOST_FOLDERS]:
         with opened(path, student) as folder:
-            time_of = partial(last_change, folder)
+            time_of = functools.partial(last_change, folder)
             collected.append(collect_folder(lab, student, folder, entries(folder), time_of, root, people))
         if collected[-1].path:
             if collected[1:]:
@@ -202,7 +202,7 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
 
     Of each owner, these are the latest `MAX_FOLDERS`; if there are more, `notes` says so.
     """
-    latest, counts, mounted = {}, Counter(), mounted_in(inbound)
+    latest, counts, mounted, name_once = {}, Counter(), mounted_in(inbound), functools.cache(name_of)
     with os.scandir(inbound) as entries:  # a student can make any number of them
         for entry in entries:
             student, *rest = entry.name.split("+")
@@ -221,7 +221,7 @@ def of_lab(inbound: Path, lab: str, notes: dict[int | str, list[str]]) -> Iterat
                 continue
             except OSError:  # a file system that a student mounted there may refuse everybody else, root included
                 owner, time_of = student, 0.0
-            if isinstance(owner, int) and name_of(owner) is None:
+            if isinstance(owner, int) and name_once(owner) is None:
                 owner = None  # whoever has subordinate numbers can make folders of thousands of these
             counts[owner] += 1
             some = latest.setdefault(owner, [])
