@@ -18,6 +18,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,6 +28,7 @@ from coursegrader.protocol import Limits
 GROUPS = Path("/sys/fs/cgroup")
 EVENTS = ["memory.oom_control", "memory.failcnt", "memory.events"]  # the first two of version 1
 LOOK_SECONDS = 0.25
+COUNT_SECONDS = 3  # a process that changes its mappings all the time keeps whoever counts its memory waiting
 TABLES = (b"VmPTE:",)  # page tables: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
 MAPPING_BYTES = 4096  # of kernel memory for each mapping; children inherit the mappings
@@ -163,14 +165,20 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 if descends(pid, self.pid):
                     Path("/proc", str(pid), "oom_score_adj").write_text("1000")
-        reason = None
+        found, reason = [], None
+        counting = threading.Thread(target=lambda: found.append(self.hold_too_much(started)), daemon=True)
         if len(started) > self.limits.processes:
             reason = f"more than {self.limits.processes:g} processes"
-        elif self.hold_too_much(started):
-            reason = f"more than {self.limits.memory:g} GB of memory"
+        else:
+            counting.start()
+            counting.join(COUNT_SECONDS)
+            if found != [False]:
+                reason = f"more than {self.limits.memory:g} GB of memory" if found else "memory that cannot be counted"
         self.looks += 1
         if reason:
             end(started, self.pid)
+        if counting.is_alive():
+            counting.join(COUNT_SECONDS)  # nothing keeps it waiting any more
         return reason
 
     def hold_too_much(self, started):

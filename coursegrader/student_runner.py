@@ -20,10 +20,12 @@ import pickle
 import signal
 import socket
 import sys
+import threading
 import time
 import types
+import warnings
 from base64 import b64encode
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, nullcontext, redirect_stderr, redirect_stdout
 
 import matplotlib
 import numpy as np
@@ -174,6 +176,7 @@ class Session:
         self.things, self.numbers, self.given, self.lazy, self.patches = {}, {}, {}, {}, ExitStack()
         self.generators = {}  # they keep their state between calls
         self.deferred = []  # cells that run when a name that they define is missing: code and names
+        self.turn = threading.RLock()  # threads of the student's may use the objects of the tests
         self.deaf = self.late = False
 
     def receive(self):
@@ -203,8 +206,12 @@ class Session:
         return answer
 
     def outcome(self, action, arguments, text):
+        # As in a notebook, the warnings of a cell are shown, and those during a test are not
+        quietly = nullcontext() if action == "cell" else warnings.catch_warnings(action="ignore")
         try:
-            return serialization.dumps(["value", getattr(self, f"do_{action}")(*arguments)], self.handle)
+            with quietly:
+                value = getattr(self, f"do_{action}")(*arguments)
+            return serialization.dumps(["value", value], self.handle)
         except channel.Closed:
             raise
         except BaseException as error:
@@ -323,15 +330,17 @@ class Session:
 
     def ask(self, *question):
         """Ask the test about one of its objects during a call, and serve its requests until it answers."""
-        message = serialization.dumps(["ask", list(question)], self.handle)
-        self.deaf, self.late = True, False
-        try:
-            channel.send(self.connection, message)
-            while (answer := self.read(text := self.receive()))[0] not in ("value", "error"):
-                self.reply(text)
-        finally:
-            self.deaf = False
-        if self.late:
+        with self.turn:
+            message = serialization.dumps(["ask", list(question)], self.handle)
+            self.deaf, self.late = True, False
+            try:
+                channel.send(self.connection, message)
+                while (answer := self.read(text := self.receive()))[0] not in ("value", "error"):
+                    self.reply(text)
+            finally:
+                self.deaf = False
+            late = self.late
+        if late:
             raise TimeLimit
         kind, content = answer
         if kind == "error":
@@ -382,8 +391,15 @@ class TestProxy:
     def __call__(self, *arguments, **options):
         return self._session.ask("call", self._number, list(arguments), options)
 
+    def __copy__(self):
+        return self._session.ask("copy", self._number)
+
     def __deepcopy__(self, memo):
         return self._session.ask("copy", self._number)
+
+    def __sklearn_is_fitted__(self):
+        """Whether the object outside is fitted, for scikit-learn's ``check_is_fitted``."""
+        return self._session.ask("fitted", self._number)
 
     def __len__(self):
         return self._session.ask("length", self._number)

@@ -31,6 +31,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from coursegrader import channel, sandbox, serialization, student_runner
 from coursegrader.names import names_of_test
@@ -378,6 +380,8 @@ class RunnerClient:
             return thing[arguments[0]]
         if action == "copy":
             return copy.deepcopy(thing)
+        if action == "fitted":
+            return is_fitted(thing)
         raise AttributeError(f"there is no {arguments}")
 
 
@@ -389,6 +393,15 @@ def is_public(thing, name):
     if isinstance(thing, FUNCTIONS):
         return name == "__name__"
     return isinstance(name, str) and (not name.startswith("_") or name in ("__sklearn_tags__", "__sklearn_clone__"))
+
+
+def is_fitted(model):
+    """Return whether a model of the test is fitted, as scikit-learn sees it."""
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
 
 
 class Pickler(pickle.Pickler):

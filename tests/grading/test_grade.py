@@ -271,6 +271,49 @@ def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
     assert "error" not in [one["output_type"] for some in outputs for one in some], outputs
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "import concurrent.futures\ndef answer(model, double):\n"
+        "    with concurrent.futures.ThreadPoolExecutor(4) as pool:\n"
+        "        return list(pool.map(double, range(50))) == list(range(0, 100, 2))",
+        "import copy\ndef answer(model, double):\n"
+        "    model.fit(None)\n"
+        "    return all(change(model).size_ == 3 for change in (copy.copy, copy.deepcopy))",
+        "from sklearn.utils.validation import check_is_fitted\n"
+        "def answer(model, double):\n"
+        "    try:\n"
+        "        check_is_fitted(model)\n"
+        "    except ValueError:\n"
+        "        return check_is_fitted(model.fit(None)) is None",
+        "import warnings\nwarnings.filterwarnings('error')\n"
+        "def answer(model, double):\n"
+        "    return str(np.ones(1) / 0) == '[inf]'",
+    ],
+    ids=["threads", "copies", "fitted", "warnings"],
+)
+def test_objects_of_a_test_are_used_as_in_a_notebook(worker, answer):
+    test = """
+from mlcourse import checks
+from sklearn.base import BaseEstimator
+class Model(BaseEstimator):
+    def fit(self, X):
+        self.size_ = 3
+        return self
+with checks.testing("answer", see="page.html"):
+    checks.that(answer(Model(), lambda x: 2 * x) is True, "no")
+"""
+    cells = [Cell(f"import numpy as np\n{answer}"), Cell(test, "a-1"), Cell("1 + 1")]
+    result = worker.grade(cells)
+    assert not result["stopped"] and result["outputs"][1][0]["output_type"] == "stream", result["outputs"]
+
+
+def test_warnings_of_a_cell_are_as_the_student_set_them(worker):
+    cells = [Cell("import warnings\nwarnings.simplefilter('error')"), Cell("assert True", "a-1")]
+    outputs = worker.grade([*cells, Cell("warnings.warn('oh')")])["outputs"]
+    assert outputs[2][0]["ename"] == "UserWarning"
+
+
 def test_a_missing_name_is_explained_by_the_error_of_the_cell_that_defines_it(worker):
     test = "from mlcourse import checks\nwith checks.testing('slope', see='page.html'):\n    {}"
     cells = [

@@ -121,6 +121,18 @@ def test_mappings_count(watched):
     assert reason.endswith("GB of memory") and left == 0
 
 
+def test_processes_whose_memory_cannot_be_counted_in_time_are_ended(watched, monkeypatch):
+    def wait_for_its_mappings(pid):  # as the kernel does while the process changes them
+        while limits.is_running(str(pid)) and limits.descends(pid, os.getpid()):
+            time.sleep(0.02)
+        return 0
+
+    monkeypatch.setattr(limits, "mappings", wait_for_its_mappings)
+    begin = time.monotonic()
+    assert watched(3) == ("memory that cannot be counted", 0)
+    assert time.monotonic() - begin < 30
+
+
 def test_memory_that_children_share_counts_once(watched):
     held = "held = hold(mmap.MAP_SHARED, 200 * 2**20)"
     assert watched(4, prepare=held, hold="sum(held[::4096])") == (None, 4)
