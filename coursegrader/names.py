@@ -143,6 +143,14 @@ def names_of_test(source: str) -> list[str]:
     return sorted(used - own - set(dir(builtins)))
 
 
+@functools.lru_cache(1000)
+def imports_of_test(source: str) -> list[tuple[str, list[str]]]:
+    """Return the imports of a test cell before its hidden part: each with the names that it binds."""
+    shown = source.partition("### BEGIN HIDDEN TESTS")[0].count("\n") + 1
+    found = [node for node in ast.parse(source).body if node.lineno <= shown and _imported(node)]
+    return [(ast.unparse(node), _imported(node)) for node in found]
+
+
 def _read_block(body, names, bound, certain):
     """Read statements in order; `bound` has the names that the cell has already bound."""
     for node in body:

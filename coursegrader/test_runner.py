@@ -35,7 +35,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from coursegrader import channel, sandbox, serialization, student_runner
-from coursegrader.names import names_of_test
+from coursegrader.names import imports_of_test, names_of_test
 from coursegrader.protocol import (
     MESSAGE_CHARACTERS,
     OUTPUT_BYTES,
@@ -155,8 +155,8 @@ def run_test(client, cell):
     """Run a test cell here and return its outputs: a line that says that it passed, or one error."""
     printed, begin = io.StringIO(), time.monotonic()
     try:
-        code, names = compiled(cell.grade_id, cell.source)
-        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **client.names(names)}
+        code, names, imports = compiled(cell.grade_id, cell.source)
+        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **client.names(names, imports)}
         checks._elsewhere = client
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), client.limit():
             exec(code, space)
@@ -176,8 +176,8 @@ def run_test(client, cell):
 
 @functools.lru_cache(1000)
 def compiled(name, source):
-    """Return the code of a test cell, and the names that it takes from the notebook."""
-    return compile(source, f"<test {name}>", "exec"), names_of_test(source)
+    """Return the code of a test cell, the names that it takes from the notebook, and its imports there."""
+    return compile(source, f"<test {name}>", "exec"), names_of_test(source), imports_of_test(source)
 
 
 def too_long(number, frame):
@@ -282,8 +282,8 @@ class RunnerClient:
         self.connection.close()
         return Gone(reason)
 
-    def names(self, names):
-        found = self.do("names", names)
+    def names(self, names, imports):
+        found = self.do("names", names, imports)
         if type(found) is not dict:
             raise NotPlain("names that are not well formed")
         # Only the requested names: others could replace Python's own
@@ -370,10 +370,12 @@ class RunnerClient:
             return thing(*arguments[0], **arguments[1])
         if action == "get" and is_public(thing, arguments[0]):
             return getattr(thing, arguments[0])
-        if isinstance(thing, FUNCTIONS) or action == "get":
+        if action == "get":
             raise AttributeError(f"{type(thing).__name__!r} object has no attribute {arguments[0]!r}")
         if action == "make" and type(thing).__module__ == TESTS:
             return type(thing)(*arguments[0], **arguments[1])
+        if action == "truth":
+            return bool(thing)
         if action == "length":
             return len(thing)
         if action == "item":

@@ -286,11 +286,14 @@ def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
         "        check_is_fitted(model)\n"
         "    except ValueError:\n"
         "        return check_is_fitted(model.fit(None)) is None",
+        "def answer(model, double):\n    return bool(double) and bool(model or None)",
+        "def answer(model, double):\n"
+        "    return issubclass(checks.CheckFailed, Exception) and issubclass(BaseEstimator, object)",
         "import warnings\nwarnings.filterwarnings('error')\n"
         "def answer(model, double):\n"
         "    return str(np.ones(1) / 0) == '[inf]'",
     ],
-    ids=["threads", "copies", "fitted", "warnings"],
+    ids=["threads", "copies", "fitted", "truth", "imports", "warnings"],
 )
 def test_objects_of_a_test_are_used_as_in_a_notebook(worker, answer):
     test = """
@@ -306,6 +309,14 @@ with checks.testing("answer", see="page.html"):
     cells = [Cell(f"import numpy as np\n{answer}"), Cell(test, "a-1"), Cell("1 + 1")]
     result = worker.grade(cells)
     assert not result["stopped"] and result["outputs"][1][0]["output_type"] == "stream", result["outputs"]
+
+
+def test_what_a_hidden_test_imports_is_not_known_to_an_answer(worker):
+    hidden = "### BEGIN HIDDEN TESTS\nfrom fractions import Fraction\nassert Fraction\n### END HIDDEN TESTS\nanswer()"
+    cells = [Cell("def answer():\n    return Fraction(1)"), Cell(f"import decimal\n{hidden}", "a-1")]
+    outputs = worker.grade([*cells, Cell("decimal.Decimal(1)"), Cell("Fraction(1)")])["outputs"]
+    assert "name 'Fraction' is not defined" in outputs[1][0]["evalue"]
+    assert [some[0]["output_type"] for some in outputs[2:]] == ["execute_result", "error"]
 
 
 def test_warnings_of_a_cell_are_as_the_student_set_them(worker):
