@@ -32,6 +32,7 @@ from coursegrader.roster import FILE, read_roster
 from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
+MAX_FOLDER_BYTES = 2**20  # ext4 takes minutes to list a folder that once had millions of files, although it is empty
 MAX_FOLDERS = 100  # of a user that are looked into
 MOST_FOLDERS = 5  # of a student that are tried
 FUSE = Path("/dev/fuse")
@@ -280,10 +281,12 @@ def opened(path: Path, student: str) -> Iterator[Path]:
     folder = None
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        owner = os.fstat(folder).st_uid
-        if name_of(owner) != student:
-            whose = name_of(owner) or f"user {owner}"
+        state = os.fstat(folder)
+        if name_of(state.st_uid) != student:
+            whose = name_of(state.st_uid) or f"user {state.st_uid}"
             raise LeftOut(f"Left out {shown(path.name)}: it is in the name of {shown(student)}, but of {whose}.")
+        if state.st_size > MAX_FOLDER_BYTES:
+            raise LeftOut(f"Left out {shown(path.name)}: it has, or had, more than {MAX_ENTRIES} files.")
         yield Path(f"/proc/self/fd/{folder}")
     except OSError as error:
         raise LeftOut(f"Left out {shown(path.name)}: it is no folder that can be read ({error.strerror}).") from None
