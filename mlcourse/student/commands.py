@@ -84,7 +84,7 @@ def submit(options):
     content, notebook = read_content(path)
     saved = time.strftime("%d %B %Y, %H:%M", time.localtime(path.stat().st_mtime))
     print(f"Running {path}, as you saved it on {saved} ...", flush=True)
-    cells, stopped = run(notebook, path.parent)
+    cells, stopped = run(notebook)
     exercises = judge(cells)
     for exercise in exercises:
         print(exercise.told())

@@ -136,7 +136,7 @@ def check(folder, path, write=False):
     root, name, path = _find(folder, path)
     where = where_to_hand_in(root)
     content, notebook = read_content(path)
-    cells, stopped = run(notebook, path.parent)
+    cells, stopped = run(notebook)
     exercises = judge(cells)
     answer = {
         "exercises": [

@@ -164,15 +164,15 @@ def read_content(path):
     return content, notebook
 
 
-def run(notebook, folder):
-    """Run a notebook from the top in a fresh kernel, as a validation of nbgrader does.
+def run(notebook):
+    """Run a notebook from the top in a fresh kernel, as a validation of nbgrader does, but in an empty folder.
+
+    The grader has the notebook alone, so here, too, no module or file beside it counts.
 
     Parameters
     ----------
     notebook : dict
         From `mlcourse.student.notebooks.parse`; it is left as it is.
-    folder : pathlib.Path
-        Where it runs.
 
     Returns
     -------
@@ -198,6 +198,7 @@ def run(notebook, folder):
     try:
         with (
             tempfile.TemporaryDirectory() as private,
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
             setenv(NBGRADER_VALIDATING="1", NBGRADER_EXECUTION="validate"),
         ):
             config = {"KernelManager": {"transport": "ipc", "ip": f"{private}/kernel"}} if os.name == "posix" else {}
@@ -208,7 +209,7 @@ def run(notebook, folder):
                 extra_arguments=["--log-level=ERROR"],
                 config=Config(config),  # every user of a machine may listen at a port of it
             )
-            execute.preprocess(notebook, {"metadata": {"path": str(folder)}})
+            execute.preprocess(notebook, {"metadata": {"path": folder}})
     except NoSuchKernel:
         raise StudentError(
             "the lab cannot be run, since Jupyter finds no Python: nothing was written; type `mlcourse doctor`, which "

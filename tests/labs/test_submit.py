@@ -159,14 +159,24 @@ def test_what_ends_python_ends_the_checks_and_not_the_handing_in(course, capsys)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such sockets for Jupyter")
-def test_no_other_user_of_the_machine_can_listen_while_a_lab_runs(tmp_path):
+def test_no_other_user_of_the_machine_can_listen_while_a_lab_runs():
     notebook = nbformat.v4.new_notebook()
     ask = "from ipykernel.kernelapp import IPKernelApp\nit = IPKernelApp.instance()\nprint(it.transport, it.ip)"
     notebook.cells = [nbformat.v4.new_code_cell(ask)]
-    [cell], stopped = submit.run(notebook, tmp_path)
+    [cell], stopped = submit.run(notebook)
     transport, place = cell.outputs[0].text.split()
     assert (transport, stopped) == ("ipc", None)
-    assert not Path(place).parent.exists() and not list(tmp_path.iterdir())
+    assert not Path(place).parent.exists()
+
+
+def test_a_module_beside_the_notebook_counts_as_little_as_in_the_grader(course, capsys):
+    notebook = opening()
+    cell_of(notebook, "mean-squared-error").source = "from own import mean_squared_error"
+    path = save(notebook, course)
+    path.with_name("own.py").write_text(RIGHT)
+    text = hand_in(capsys, LAB)
+    assert "No module named 'own'" in text and line(text, 1).endswith("0 of 3 checks pass")
+    assert sorted(one.name for one in path.parent.iterdir()) == [path.name, "own.py"]
 
 
 # What is wrong with the cells
