@@ -31,6 +31,7 @@ LOOK_SECONDS = 0.25
 COUNT_SECONDS = 3  # a process that changes its mappings all the time keeps whoever counts its memory waiting
 TABLES = (b"VmPTE:",)  # page tables: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
+UNCOUNTED = "memory that cannot be counted"
 MAPPING_BYTES = 4096  # of kernel memory for each mapping; children inherit the mappings
 
 
@@ -173,7 +174,7 @@ class Supervisor:
             counting.start()
             counting.join(COUNT_SECONDS)
             if found != [False]:
-                reason = f"more than {self.limits.memory:g} GB of memory" if found else "memory that cannot be counted"
+                reason = f"more than {self.limits.memory:g} GB of memory" if found else UNCOUNTED
         self.looks += 1
         if reason:
             end(started, self.pid)

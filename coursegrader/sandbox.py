@@ -168,8 +168,9 @@ def keep_only(descriptors, files):
         os.closerange(before + 1, after)
     for descriptor, path in files.items():
         anew = os.open(path, os.O_RDONLY)
-        os.dup2(anew, descriptor, inheritable=False)
-        os.close(anew)
+        if anew != descriptor:  # Matplotlib closes fonts in a process that was forked
+            os.dup2(anew, descriptor, inheritable=False)
+            os.close(anew)
 
 
 def enter(profile):

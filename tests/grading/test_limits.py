@@ -129,8 +129,30 @@ def test_processes_whose_memory_cannot_be_counted_in_time_are_ended(watched, mon
 
     monkeypatch.setattr(limits, "mappings", wait_for_its_mappings)
     begin = time.monotonic()
-    assert watched(3) == ("memory that cannot be counted", 0)
+    assert watched(3) == (limits.UNCOUNTED, 0)
     assert time.monotonic() - begin < 30
+
+
+def test_who_was_ended_since_the_memory_could_not_be_counted_is_graded_once_more(bubblewrap, monkeypatch):
+    begin = time.monotonic()
+
+    def look(supervisor):
+        started = [pid for pid in limits.below(supervisor.pid) if pid not in supervisor.own]
+        is_of_tests = supervisor.limits.memory < Limits().memory
+        if not started or is_of_tests or time.monotonic() < begin + 10:
+            return None
+        limits.end(started, supervisor.pid)
+        return limits.UNCOUNTED
+
+    monkeypatch.setattr(limits.Supervisor, "look", look)
+    server = worker.Server(True, None, Limits())
+    try:
+        with open(os.devnull) as nobody:
+            monkeypatch.setattr(sys, "stdin", nobody)
+            server.start()
+            assert server.run([Cell("import time\ntime.sleep(50)"), Cell("assert True", "a-1")], ()).late
+    finally:
+        server.close()
 
 
 def test_memory_that_children_share_counts_once(watched):
