@@ -156,9 +156,9 @@ def run_test(client, cell):
     printed, begin = io.StringIO(), time.monotonic()
     try:
         code, names, imports = compiled(cell.grade_id, cell.source)
-        space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **client.names(names, imports)}
         checks._elsewhere = client
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), client.limit():
+            space = {"__name__": TESTS, "__builtins__": vars(builtins).copy(), **client.names(names, imports)}
             exec(code, space)
         return [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:2000] or "passed\n"}]
     except checks.CheckFailed as error:
