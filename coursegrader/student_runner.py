@@ -187,7 +187,9 @@ class Session:
 
     def reply(self, text):
         """Execute a request and send the answer."""
-        channel.send(self.connection, self.answer(text))
+        message = self.answer(text)
+        with self.turn:
+            channel.send(self.connection, message)
 
     def answer(self, text):
         """Execute a request and return the answer: ["value", ...] or ["error", ...]."""
@@ -244,7 +246,11 @@ class Session:
 
     def do_names(self, names, imports):
         # In a notebook, what the test imports has these names in the student's code, too
-        self.deferred += [each for each in imports if each not in self.deferred]
+        for source, bound in imports:
+            found = {}
+            exec(source, found)
+            for name in bound:
+                self.shell.user_ns.setdefault(name, found[name])
         return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
 
     def do_call(self, number, arguments, options):
@@ -338,7 +344,11 @@ class Session:
             try:
                 channel.send(self.connection, message)
                 while (answer := self.read(text := self.receive()))[0] not in ("value", "error"):
-                    self.reply(text)
+                    turn, self.turn = self.turn, threading.RLock()  # threads of this request have turns of their own
+                    try:
+                        self.reply(text)
+                    finally:
+                        self.turn = turn
             finally:
                 self.deaf = False
             late = self.late

@@ -248,7 +248,7 @@ class Program:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **settings},
                 pass_fds=[theirs.fileno()],
-                preexec_fn=self.group.enter,  # noqa: PLW1509 (the server has no other thread)
+                preexec_fn=self.group.enter,  # noqa: PLW1509 (another thread only waits for the kernel)
             )
 
     def wait(self):

@@ -277,6 +277,11 @@ def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
         "import concurrent.futures\ndef answer(model, double):\n"
         "    with concurrent.futures.ThreadPoolExecutor(4) as pool:\n"
         "        return list(pool.map(double, range(50))) == list(range(0, 100, 2))",
+        "from concurrent.futures import ThreadPoolExecutor\ndef answer(model, double):\n"
+        "    def inner():\n"
+        "        with ThreadPoolExecutor(4) as pool:\n"
+        "            return list(pool.map(double, range(50)))\n"
+        "    return model.apply(inner) == list(range(0, 100, 2))",
         "import copy\ndef answer(model, double):\n"
         "    model.fit(None)\n"
         "    return all(change(model).size_ == 3 for change in (copy.copy, copy.deepcopy))",
@@ -287,13 +292,14 @@ def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
         "    except ValueError:\n"
         "        return check_is_fitted(model.fit(None)) is None",
         "def answer(model, double):\n    return bool(double) and bool(model or None)",
-        "def answer(model, double):\n"
-        "    return issubclass(checks.CheckFailed, Exception) and issubclass(BaseEstimator, object)",
+        "called = []\ndef answer(model, double):\n"
+        "    called.append(1)\n"
+        "    return len(called) == 1 and callable(checks.number) and isinstance(model, BaseEstimator)",
         "import warnings\nwarnings.filterwarnings('error')\n"
         "def answer(model, double):\n"
         "    return str(np.ones(1) / 0) == '[inf]'",
     ],
-    ids=["threads", "copies", "fitted", "truth", "imports", "warnings"],
+    ids=["threads", "threads in turn", "copies", "fitted", "truth", "imports", "warnings"],
 )
 def test_objects_of_a_test_are_used_as_in_a_notebook(worker, answer):
     test = """
@@ -303,6 +309,8 @@ class Model(BaseEstimator):
     def fit(self, X):
         self.size_ = 3
         return self
+    def apply(self, function):
+        return function()
 with checks.testing("answer", see="page.html"):
     checks.that(answer(Model(), lambda x: 2 * x) is True, "no")
 """
