@@ -173,8 +173,8 @@ class Supervisor:
         else:
             counting.start()
             counting.join(COUNT_SECONDS)
-            if found != [False]:
-                reason = f"more than {self.limits.memory:g} GB of memory" if found else UNCOUNTED
+            if (held := list(found)) != [False]:  # once, since the thread may go on
+                reason = f"more than {self.limits.memory:g} GB of memory" if held else UNCOUNTED
         self.looks += 1
         if reason:
             end(started, self.pid)

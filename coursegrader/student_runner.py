@@ -407,7 +407,7 @@ class TestProxy:
         return self._session.ask("copy", self._number)
 
     def __deepcopy__(self, memo):
-        return self._session.ask("copy", self._number)
+        return self._session.ask("deepcopy", self._number)
 
     def __sklearn_is_fitted__(self):
         """Whether the object outside is fitted, for scikit-learn's ``check_is_fitted``."""

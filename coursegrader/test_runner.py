@@ -380,8 +380,8 @@ class RunnerClient:
             return len(thing)
         if action == "item":
             return thing[arguments[0]]
-        if action == "copy":
-            return copy.deepcopy(thing)
+        if action in ("copy", "deepcopy"):
+            return getattr(copy, action)(thing)
         if action == "fitted":
             return is_fitted(thing)
         raise AttributeError(f"there is no {arguments}")

@@ -284,7 +284,8 @@ def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
         "    return model.apply(inner) == list(range(0, 100, 2))",
         "import copy\ndef answer(model, double):\n"
         "    model.fit(None)\n"
-        "    return all(change(model).size_ == 3 for change in (copy.copy, copy.deepcopy))",
+        "    shallow, deep = copy.copy(model), copy.deepcopy(model)\n"
+        "    return shallow.size_ == deep.size_ == 3 and model.is_shared(shallow) and not model.is_shared(deep)",
         "from sklearn.utils.validation import check_is_fitted\n"
         "def answer(model, double):\n"
         "    try:\n"
@@ -307,10 +308,12 @@ from mlcourse import checks
 from sklearn.base import BaseEstimator
 class Model(BaseEstimator):
     def fit(self, X):
-        self.size_ = 3
+        self.size_, self.parts_ = 3, [[]]
         return self
     def apply(self, function):
         return function()
+    def is_shared(self, other):
+        return self.parts_ is other.parts_
 with checks.testing("answer", see="page.html"):
     checks.that(answer(Model(), lambda x: 2 * x) is True, "no")
 """
