@@ -265,7 +265,7 @@ def test_each_exercise_states_the_points_of_its_cells():
 @pytest.fixture
 def quick(course, monkeypatch):
     """The copy of the course, where the notebook is not run."""
-    monkeypatch.setattr(submit, "run", lambda notebook, folder: (notebook["cells"], None))
+    monkeypatch.setattr(submit, "run", lambda notebook: (notebook["cells"], None))
     return course
 
 
