@@ -159,7 +159,7 @@ class Supervisor:
         self.pid, self.limits, self.own, self.looks = pid, limits, {pid, *below(pid)}, 0
 
     def look(self) -> str | None:
-        """End the processes of the submission if they exceed a limit; return why, or None."""
+        """End the processes of the submission if they exceed a limit or cannot be counted; return why, or None."""
         started = [pid for pid in below(self.pid) if pid not in self.own]
         for pid in set(started).difference(*map(children, self.own)):
             # A machine without memory ends these first, not the servers or other submissions

@@ -143,7 +143,6 @@ def names_of_test(source: str) -> list[str]:
     return sorted(used - own - set(dir(builtins)))
 
 
-@functools.lru_cache(1000)
 def imports_of_test(source: str) -> list[tuple[str, list[str]]]:
     """Return the imports of a test cell before its hidden part: each with the names that it binds."""
     shown = source.partition("### BEGIN HIDDEN TESTS")[0].count("\n") + 1

@@ -247,10 +247,10 @@ class Session:
     def do_names(self, names, imports):
         # In a notebook, what the test imports has these names in the student's code, too
         for source, bound in imports:
-            found = {}
-            exec(source, found)
-            for name in bound:
-                self.shell.user_ns.setdefault(name, found[name])
+            if missing := [name for name in bound if name not in self.shell.user_ns]:
+                found = {}
+                exec(source, found)
+                self.shell.user_ns.update({name: found[name] for name in missing})
         return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
 
     def do_call(self, number, arguments, options):

@@ -176,7 +176,7 @@ def run_test(client, cell):
 
 @functools.lru_cache(1000)
 def compiled(name, source):
-    """Return the code of a test cell, the names that it takes from the notebook, and its imports there."""
+    """Return the code of a test cell, the names that it takes from the notebook, and the imports that students see."""
     return compile(source, f"<test {name}>", "exec"), names_of_test(source), imports_of_test(source)
 
 
