@@ -636,6 +636,11 @@ def test_a_formula_in_a_paragraph_does_not_count_as_its_end():
     assert "<div></div>" in in_blocks("<p>" + ("\u0436" * 800 + "<math><mi>x</mi></math>") * 3 + "</p>")
 
 
+def test_no_block_begins_within_an_attribute():
+    page = '<p><img alt="x>' + "\u0436" * 3000 + '"></p>'
+    assert in_blocks(page) == page
+
+
 @pytest.mark.parametrize(
     ("show", "text"),
     [
