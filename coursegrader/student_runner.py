@@ -147,9 +147,11 @@ KNeighborsClassifier(1).fit(x, [0, 1]).predict(x)
 
 def warm_up(shell):
     """Trigger what libraries do only once: for the first drawing, formula, table, fit and error of a cell."""
+    module = {name: value for name, value in shell.user_ns.items() if name.startswith("__")}
     for source in ["pandas.DataFrame({'x': [1]})", DRAW, FIT, "raise ValueError"]:
         run_cell(shell, f"import pandas\nfrom matplotlib import pyplot\n{source}")
     shell.reset()
+    shell.user_ns.update(module)  # `reset` removes `__spec__`, too, without which no process can be spawned
 
 
 # Messages to the outside

@@ -263,6 +263,7 @@ def test_whoever_ends_the_worker_twice_gets_no_point_and_is_graded_once_more():
             "%not_a_magic",
         ),
         "get_ipython().run_line_magic('matplotlib', 'inline')",
+        "import multiprocessing\nwith multiprocessing.get_context('spawn').Pool(1) as pool:\n    pool.map(abs, [1])",
     ],
 )
 def test_what_notebooks_habitually_contain_costs_nothing(worker, habit):
