@@ -589,7 +589,7 @@ def check_timestamp(folder: Path) -> str | None:
     path = folder / "timestamp.txt"
     try:
         if os.path.lexists(path) and read_timestamp(folder) is None:
-            _set_aside(path)
+            _set_aside(path, folder)
         alone = os.path.lexists(f"{path}{UNREADABLE}") and not os.path.lexists(path)
     except OSError as error:
         raise GradingError(
@@ -645,11 +645,15 @@ def read_secret(folder: Path) -> str | None:
     return text if re.fullmatch(r"[0-9a-f]{128}", text) else None
 
 
-def _set_aside(path):
-    """Rename a file; replace a link or a special file by a note on what it was."""
-    target, number = Path(f"{path}{UNREADABLE}"), 1
+def _set_aside(path, folder):
+    """Move a file into `folder`; replace a link or a special file by a note there on what it was.
+
+    nbgrader ignores the new name: its patterns match no name with a dot in front, and none in a folder with brackets.
+    """
+    name = path.name.lstrip(".") or "file"
+    target, number = folder / f"{name}{UNREADABLE}", 1
     while os.path.lexists(target):
-        target, number = Path(f"{path}{UNREADABLE}-{number + 1}"), number + 1
+        target, number = folder / f"{name}{UNREADABLE}-{number + 1}", number + 1
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         path.rename(target)
@@ -675,8 +679,9 @@ def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
         for path in (Path(parent, name) for name in [*folders, *files]):
             status = path.lstat()
             ordinary = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES)
-            if path.suffix.lower() != ".ipynb" and not ordinary:
-                _set_aside(path)
+            is_left_out = parent == str(folder) and path.suffix == ".ipynb" and not path.name.startswith(".")
+            if not ordinary and not is_left_out:
+                _set_aside(path, folder)
     # Take the lab from the folder: `assignment` is an argument of nbgrader, which may be a pattern
     notebooks[:] = [str(folder / f"{folder.name}.ipynb")]
 

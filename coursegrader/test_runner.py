@@ -430,11 +430,16 @@ class Pickler(pickle.Pickler):
         return None
 
 
+# What arrays and tables have, for which an object that answers as it likes must not stand
+OF_TABLES = {"T", "at", "columns", "dtype", "dtypes", "iat", "iloc", "index", "loc", "ndim", "shape", "size"}
+OF_TABLES |= {"astype", "item", "items", "keys", "ravel", "reset_index", "sort_values", "to_numpy", "tolist", "values"}
+
+
 class StudentProxy:
     """A proxy for a function, a class or an object of the student.
 
-    It supports calls, attributes, items and loops. Using it as a number, a string or an array, or comparing it, is an
-    error.
+    It supports calls, attributes, items and loops. Comparing it, or using it as a number, string, array or table,
+    is an error.
     """
 
     def __init__(self, client, number, says):
@@ -451,6 +456,8 @@ class StudentProxy:
     def __getattr__(self, name):
         if name.startswith(("__array", "_repr", "_ipython")):
             raise AttributeError(name)
+        if name in OF_TABLES:
+            self._refuse()
         return self._client.do("get", self._number, name)
 
     def __sklearn_clone__(self):
@@ -470,6 +477,8 @@ class StudentProxy:
         raise NotPlain(f"the test cannot change {self._says}")
 
     def __getitem__(self, key):
+        if not isinstance(key, (int, np.integer, slice)):
+            self._refuse()
         return self._client.do("item", self._number, key)
 
     def __len__(self):

@@ -40,6 +40,7 @@ import pandas as pd
 __all__ = [
     "CheckFailed",
     "Lookup",
+    "alike",
     "array",
     "frame",
     "number",
@@ -305,6 +306,30 @@ def that(condition: object, message: str) -> None:
     """
     if not (isinstance(condition, bool | np.bool_) and condition):
         raise CheckFailed(message)
+
+
+def alike(actual: object, expected: object, *, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    """Return whether `actual` holds the numbers of `expected`, for a condition of `that`.
+
+    NumPy's ``allclose`` also holds for an empty array, and for one number instead of many.
+
+    Parameters
+    ----------
+    actual, expected : object
+        Numbers, as for `array`.
+    rtol, atol : float
+        As for `number`.
+
+    Returns
+    -------
+    bool
+        False, too, if there is nothing to compare, if the shapes differ, or if a number is infinite or NaN.
+    """
+    try:
+        values, expected = _numbers(actual, ""), _numbers(expected, "")
+    except CheckFailed:
+        return False
+    return expected.size > 0 and bool(np.isfinite(values).all()) and _close(values, expected, rtol, atol, nan=False)
 
 
 def unchanged(argument: object, before: object, message: str) -> None:

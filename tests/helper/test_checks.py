@@ -194,6 +194,24 @@ def test_only_a_plain_true_satisfies_a_condition():
         assert message(checks.that, condition, "the reason") == "the reason"
 
 
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        ([], []),
+        (np.empty((0, 2)), [1, 2]),
+        (1, [1, 1]),
+        ([[1, 1]], [1, 1]),
+        (np.nan, np.nan),
+        (np.inf, np.inf),
+        ("1", 1),
+        (None, 1),
+    ],
+)
+def test_numbers_are_alike_only_if_there_are_as_many(actual, expected):
+    assert not checks.alike(actual, expected)
+    assert checks.alike([1, 2 + 1e-7], np.array([1.0, 2.0])) and not checks.alike([1, 2.1], [1, 2])
+
+
 def failure_of(action):
     with pytest.raises(checks.CheckFailed) as failure, checks.testing("slope", see="page.html#part"):
         action()

@@ -27,6 +27,7 @@ REMEMBERED = "the answer remembers what the cells of a notebook fitted, of which
 EMPTIED = "the answer takes values out of the check's list; the grader hands over a copy"
 WRITTEN = "NumPy shows a text as its own or as Python's, whichever array it comes from"
 ADDRESS = "the hash of a function comes from its address in memory"
+COMPLEX = "the grader takes no complex number"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
     ("lab-01", "fit-line", "an error with the name of the right outcome"): NAMED,
@@ -48,6 +49,8 @@ EXPLAINED = {
     ("lab-07", "bagged-prediction", "a generator of its own, without a seed"): UNSEEDED,
     ("lab-08", "make-candidates", "models of one's own with the names of others"): COUNTERFEIT,
     ("lab-09", "pca", "rows of the matrix of eigenvectors"): ROUNDING,
+    ("lab-09", "pca", "eig instead of eigh"): COMPLEX,
+    ("lab-13", "make-model", "complex probabilities"): COMPLEX,
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
     ("lab-12", "make-model", "a memory of the counts from one fit to the next"): REMEMBERED,
@@ -55,6 +58,10 @@ EXPLAINED = {
 }
 # What the grader says to wrong answers for which the file of answers has the words of the notebook
 IN_THE_GRADER = {
+    ("lab-09", "pca", "eig instead of eigh"): {"pca-2": "got complex ones", "pca-5": "got complex ones"},
+    ("lab-13", "make-model", "complex probabilities"): dict.fromkeys(
+        ["make-model-1", "make-model-2", "make-model-3"], "got complex ones"
+    ),
     ("lab-01", "fit-line", "an error with the name of the right outcome"): {
         "fit-line-1": "your code raised ValueError: no message",
         "fit-line-2": "your code raised ValueError: no message",

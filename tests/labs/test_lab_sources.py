@@ -73,6 +73,14 @@ def test_a_test_cell_believes_no_score_that_a_model_of_a_student_gives_itself(la
                     assert any(one.arg == "scoring" for one in node.keywords), f"{grade_id(cell)}: {ast.unparse(node)}"
 
 
+def test_a_test_cell_compares_no_answer_with_what_holds_for_an_empty_array(lab):
+    """``np.allclose`` does, and it takes one number for many: use `checks.alike`."""
+    for cell in lab.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
+            calls = [ast.unparse(node) for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Attribute)]
+            assert "np.allclose" not in calls, grade_id(cell)
+
+
 def test_what_a_student_writes_has_a_docstring(lab):
     for cell in lab.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
