@@ -301,6 +301,20 @@ def test_no_way_to_copy_a_model_of_a_student_makes_one_outside(name, cls):
     assert vars(model)["_client"].actions == ["clone"]
 
 
+def test_an_object_of_a_student_does_not_stand_for_a_table():
+    """It could answer as each check likes, for instance with a table that is empty this once."""
+    thing = make_proxy(LinearRegression)
+    for name in ("columns", "shape", "iloc", "to_numpy", "values"):
+        with pytest.raises(test_runner.NotPlain, match="an array or a table, got an object of type LinearRegression"):
+            getattr(thing, name)
+    for key in ("effect", ["train", "test"], np.array([True]), (0, 1), ...):
+        with pytest.raises(test_runner.NotPlain):
+            thing[key]
+    assert vars(thing)["_client"].actions == []
+    thing[-1], thing[np.int64(0)], thing[:-1], thing.coef_
+    assert vars(thing)["_client"].actions == ["item", "item", "item", "get"]
+
+
 def test_a_proxy_is_of_no_class_that_a_module_would_have_to_be_loaded_for():
     for module, name in [("antigravity", "fly"), ("sklearn", "__getattr__"), ("os", "system"), ("subprocess", "Popen")]:
         made = test_runner.make_proxy(Asked(), serialization.Handle(3, "object", "x", [(module, name)]))
