@@ -64,7 +64,7 @@ INDENTED = {"blockquote", "ol", "ul"}
 UNSEEN = {"script", "style"}  # removed with their content
 ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}, "td": {"colspan", "rowspan"}}
 ATTRIBUTES["th"] = ATTRIBUTES["td"]
-TAG = re.compile(r"""(<(?:"[^"]*"|[^">])*>)""")  # in cleaned HTML: nh3 before 0.3.6 leaves `>` in an attribute
+TAG = re.compile(r"""(<(?:"[^"]*"|[^">])*>)""")  # in cleaned HTML: nh3 before 0.3.7 leaves `>` in an attribute
 # No part contains `<`, so that none is read twice
 TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
 PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
