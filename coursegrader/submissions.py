@@ -35,6 +35,7 @@ from mlcourse.student.notebooks import HAND_IN, MAX_BYTES
 MAX_CELLS = 5000
 MAX_LISTS = 1_000_000  # and objects of its JSON
 MAX_TEXTS = 1_000_000  # of its JSON, which splits texts into lines
+MAX_FILES = 1000  # and folders that nbgrader copies
 MAX_NOTEBOOKS = 100  # that are opened if none has the name of the lab
 MAX_CHARACTERS = 500_000  # in all cells: longer notebooks take minutes to show
 MAX_PICTURES = 200  # in all cells
@@ -650,10 +651,7 @@ def _set_aside(path, folder):
 
     nbgrader ignores the new name: its patterns match no name with a dot in front, and none in a folder with brackets.
     """
-    name = path.name.lstrip(".") or "file"
-    target, number = folder / f"{name}{UNREADABLE}", 1
-    while os.path.lexists(target):
-        target, number = folder / f"{name}{UNREADABLE}-{number + 1}", number + 1
+    target = _free_name(folder, path.name.lstrip(".") or "file")
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         path.rename(target)
@@ -663,6 +661,13 @@ def _set_aside(path, folder):
     path.unlink()
 
 
+def _free_name(folder, name):
+    target, number = folder / f"{name}{UNREADABLE}", 1
+    while os.path.lexists(target):
+        target, number = folder / f"{name}{UNREADABLE}-{number + 1}", number + 1
+    return target
+
+
 # In nbgrader
 
 
@@ -670,17 +675,29 @@ def before_grading(assignment: str, student: str, notebooks: list[str]) -> None:
     """Prepare the folder of a submission for nbgrader: its ``pre_convert_hook``.
 
     A timestamp that is not a date is put aside, and so are links, special files and large files, since nbgrader would
-    follow them, wait for them or fill the disk with them. Whatever the notebook is called, it is graded under the lab's
-    name.
+    follow them, wait for them or fill the disk with them. So is what goes beyond `MAX_FILES`, since nbgrader reads a
+    folder anew for each file in it. Whatever the notebook is called, it is graded under the lab's name.
     """
     folder = Path(notebooks[0]).parent
     check_timestamp(folder)
+    needed, number, more = {f"{folder.name}.ipynb", "timestamp.txt", SECRET}, 0, None
     for parent, folders, files in os.walk(folder):
-        for path in (Path(parent, name) for name in [*folders, *files]):
+        is_top = parent == str(folder)
+        if is_top:  # nbgrader ignores what was put aside before
+            folders[:] = [name for name in folders if UNREADABLE not in name or name.startswith(".")]
+        for name in [*sorted(files, key=lambda name: name not in needed), *folders]:
+            path, number = Path(parent, name), number + 1
+            if number > MAX_FILES:
+                if more is None:
+                    more = _free_name(folder, "more")
+                    more.mkdir()
+                path.rename(more / f"{number}-{name[:50]}")
+                continue
             status = path.lstat()
-            ordinary = stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES)
-            is_left_out = parent == str(folder) and path.suffix == ".ipynb" and not path.name.startswith(".")
-            if not ordinary and not is_left_out:
+            is_file, is_seen = stat.S_ISREG(status.st_mode), is_top and not name.startswith(".")
+            is_ignored = is_seen and (path.suffix == ".ipynb" or (is_file and UNREADABLE in name))
+            ordinary = stat.S_ISDIR(status.st_mode) or (is_file and status.st_size <= MAX_BYTES)
+            if not ordinary and not is_ignored:
                 _set_aside(path, folder)
     # Take the lab from the folder: `assignment` is an argument of nbgrader, which may be a pattern
     notebooks[:] = [str(folder / f"{folder.name}.ipynb")]

@@ -734,6 +734,21 @@ def test_a_folder_about_to_be_graded_holds_nothing_that_nbgrader_would_follow(fo
     copied = {os.path.relpath(path, folder) for path in find_all_files(str(folder), ignored)}
     assert copied == {"small.csv"}
     assert len([path for path in folder.glob("*large.csv*") if path.stat().st_size == 40 * 2**30]) == 3
+    before = sorted(map(str, folder.rglob("*")))
+    before_grading(assignment=LAB, student="*", notebooks=notebooks)
+    assert sorted(map(str, folder.rglob("*"))) == before
+
+
+def test_a_folder_about_to_be_graded_holds_no_more_files_than_nbgrader_can_find_in_seconds(folder):
+    (folder / "sub").mkdir()
+    for number in range(1500):
+        put(folder, f"{number}.csv", "")
+        put(folder / "sub", f"{number}.ipynb", "")
+    needed = {put(folder, name, "2026-03-02 10:00:00 UTC").name for name in (f"{LAB}.ipynb", "timestamp.txt")}
+    before_grading(assignment=LAB, student="*", notebooks=[str(folder / f"{LAB}.ipynb")])
+    left = [path for path in folder.rglob("*") if "more.unreadable" not in path.parts]
+    assert len(left) <= 1000 and needed <= {path.name for path in left}
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 3002
 
 
 # In nbgrader
