@@ -279,13 +279,14 @@ def raises(error: type[Exception], call: Callable[[], object], what: str, hint: 
     """
     try:
         value = call()
-        outcome = "one that was returned, not raised" if isinstance(value, error) else _shorten(repr(value), length=60)
     except error:
         return
     except NotImplementedError:
         raise
     except Exception as other:
         outcome = type(other).__name__
+    else:  # not above, since showing the value may raise, too
+        outcome = "one that was returned, not raised" if isinstance(value, error) else _shorten(repr(value), length=60)
     raise CheckFailed(f"{what}: expected a {error.__name__}, got {outcome}: {hint}")
 
 

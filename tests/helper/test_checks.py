@@ -177,6 +177,16 @@ def test_only_the_right_error_refuses_a_call():
         )
 
 
+class Unshown:
+    def __repr__(self):
+        raise ValueError("refused")
+
+
+def test_a_call_has_not_refused_if_showing_what_it_returned_raises_the_error():
+    with pytest.raises(ValueError, match="refused"):
+        checks.raises(ValueError, Unshown, "call()", "look")
+
+
 class AlwaysTrue:
     __hash__ = None
 
