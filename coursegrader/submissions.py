@@ -561,10 +561,12 @@ def shown(name: str) -> str:
 
 def left_out(folder: Path) -> list[str]:
     """Return a sentence on what is not opened in a student's folder, since it is not a file or too large."""
-    found = []
+    found, own = [], folder / f"{folder.name}.ipynb"
+    has_own = os.path.lexists(own)
     for path in sorted(folder.iterdir()):
         status = path.lstat()
-        if path.suffix.lower() == ".ipynb" or stat.S_ISDIR(status.st_mode):
+        is_notebook = path == own if has_own else path.suffix.lower() == ".ipynb"
+        if is_notebook or stat.S_ISDIR(status.st_mode):
             continue  # a notebook that cannot be read is refused with the reason
         kind = kind_of(path) or (f"larger than {MAX_BYTES // 2**20} MB" if status.st_size > MAX_BYTES else "")
         if kind:

@@ -30,6 +30,7 @@ from coursegrader.submissions import (
     check_timestamp,
     find_notebook,
     instructor_notebook,
+    left_out,
     read_submission,
     release_of,
 )
@@ -749,6 +750,15 @@ def test_a_folder_about_to_be_graded_holds_no_more_files_than_nbgrader_can_find_
     left = [path for path in folder.rglob("*") if "more.unreadable" not in path.parts]
     assert len(left) <= 1000 and needed <= {path.name for path in left}
     assert len([path for path in folder.rglob("*") if path.is_file()]) == 3002
+
+
+def test_what_is_not_opened_is_named_unless_it_is_refused_as_the_notebook(folder):
+    (folder / ".link.ipynb").symlink_to("/etc/passwd")
+    os.truncate(put(folder, "Data.IPYNB", ""), 40 * 2**30)
+    assert left_out(folder) == []
+    put(folder, f"{LAB}.ipynb")
+    [said] = left_out(folder)
+    assert ".link.ipynb (a symbolic link)" in said and "Data.IPYNB (larger than 20 MB)" in said and LAB not in said
 
 
 # In nbgrader
