@@ -67,24 +67,21 @@ class Student:
         self.page.get_by_role("menuitem", name=item, exact=True).click()
 
     def idle(self, timeout=120_000):
-        indicator = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-        indicator.wait_for(state="attached", timeout=timeout)  # a narrow toolbar does not show it
+        """Wait until there is a kernel and it has nothing to do."""
+        # The indicator in the toolbar says idle before there is a kernel, and the menus run nothing then
+        self.page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for(timeout=timeout)
 
     def run_all_in_a_fresh_kernel(self):
         """Restart the kernel, run all cells, save the notebook, and return the cells."""
-        confirm = self.page.get_by_role("button", name="Confirm Kernel Restart")
-        for _ in range(6):
-            self.choose("Kernel", "Restart Kernel and Run All Cells…")
-            with contextlib.suppress(PlaywrightTimeout):  # on a busy machine there may be no kernel yet
-                confirm.wait_for(timeout=10_000)
-                break
-        confirm.click()
+        self.idle()
+        self.choose("Kernel", "Restart Kernel and Run All Cells…")
+        self.page.get_by_role("button", name="Confirm Kernel Restart").click()
         return self.finished()
 
     def finished(self):
         """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
         for _ in range(120):
-            with contextlib.suppress(PlaywrightTimeout):  # the indicator may miss the end on a busy machine
+            with contextlib.suppress(PlaywrightTimeout):  # the status may miss the end on a busy machine
                 self.idle(30_000)
             cells = self.save()
             counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
