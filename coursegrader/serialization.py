@@ -272,6 +272,8 @@ class _Writer:
 
     def _array(self, value, depth):
         value = np.ndarray.view(value, np.ndarray)
+        if value.dtype.kind == "T":  # texts of any length
+            value = value.astype(object)
         if value.nbytes > MAX_BYTES:
             raise Malformed(f"the answer holds an array of shape {value.shape}, larger than {MAX_BYTES // 2**20} MB")
         value = np.array(value, dtype=value.dtype.newbyteorder("="), copy=None, subok=False, order="C")

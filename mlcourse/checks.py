@@ -221,7 +221,8 @@ def frame(
     _refuse_empty(actual, what)
     if not isinstance(actual, pd.DataFrame):
         raise CheckFailed(f"{what}: expected a DataFrame, got {_kind(actual)}")
-    actual = actual.infer_objects()  # a table that was filled row by row holds its numbers as objects
+    # A table that was filled row by row holds its numbers as objects; names may be categories
+    actual = actual.infer_objects().set_axis(list(actual.columns), axis=1)
     missing = [str(column) for column in expected.columns if column not in actual.columns]
     if missing or len(actual.columns) != len(expected.columns):
         raise CheckFailed(

@@ -260,6 +260,12 @@ def test_an_array_of_what_python_or_numpy_cannot_hold_is_refused(array):
         loaded(as_message(array, [b"\xff" * 8]))
 
 
+def test_texts_of_any_length_come_as_objects():
+    texts = np.array([["oak", "pine"], ["a" * 99, ""]], dtype=np.dtypes.StringDType())
+    answer = loaded(serialization.dumps(texts, None))
+    assert answer.dtype == object and answer.tolist() == texts.tolist()
+
+
 @pytest.mark.parametrize("dtype", ["<U2", ">U2", "<M8[D]", "<M8[10s]"])
 def test_texts_and_dates_of_either_order_of_bytes_come_as_they_were(dtype):
     texts = ["2020-01-01", "2020-01-02"] if "M" in dtype else ["\U0010ffffé", "x"]

@@ -127,6 +127,10 @@ def test_a_table_may_have_its_rows_and_columns_in_any_order():
     checks.frame(TABLE.iloc[::-1, ::-1], TABLE, "table")
 
 
+def test_the_names_of_the_columns_of_a_table_may_be_categories():
+    checks.frame(TABLE.set_axis(pd.CategoricalIndex(["speed", "car"]), axis=1), TABLE, "table")
+
+
 def test_the_index_of_a_table_may_have_the_name_of_a_column():
     checks.frame(TABLE.set_index("car", drop=False).iloc[::-1], TABLE, "table")
 
