@@ -12,11 +12,11 @@ calls `number`, `array`, `frame`, `raises` or `that`::
 A failed check raises `CheckFailed` with one sentence: the expected value, the actual value, the likely mistake, and
 where to look. A notebook shows only this sentence.
 
-A grader that runs answers in another process than the tests sets two variables. `_elsewhere` is an object with the
+A grader that runs answers in another process than the tests sets three variables. `_elsewhere` is an object with the
 methods ``without(borrowed, message)``, which acts on the process of the answers, and ``changed(thing)``, which says
 whether an answer changed its copy of an argument, and with the list ``stopped`` of the cells that stopped, the latest
-last, in the form of `_stopped_cells`. `_secret` is a tuple of integers that only the instructor knows; `rng` and `seed`
-mix them into the seeds of the tests.
+last, in the form of `_stopped_cells`. `_secret` is a tuple of integers that only the instructor knows, and `_cell` the
+name of the test cell; `rng` and `seed` mix both into the seeds of the tests.
 """
 
 import contextlib
@@ -60,6 +60,7 @@ WRITTEN_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the attributes of other class
 SHOWN = 6  # numbers of an array that a message shows
 _elsewhere = None
 _secret: tuple[int, ...] = ()
+_cell = ""
 
 
 class CheckFailed(AssertionError):
@@ -372,17 +373,18 @@ def rng(number: int) -> np.random.Generator:
     Parameters
     ----------
     number : int
-        Distinguishes the generators of a lab. Without a grader, it is the seed.
+        Distinguishes the generators of a test cell. Without a grader, it is the seed.
 
     Returns
     -------
     numpy.random.Generator
-        In the grader, the seed depends on the number and the secret of the course.
+        In the grader, the seed depends on the number, the test cell and the secret of the course: a generator that one
+        cell hands over does not draw the data of another.
     """
     if not _secret:
         return np.random.default_rng(number)
     # The hash protects the secret: the data of one test may reveal the seed
-    text = " ".join(map(str, [*_secret, number]))
+    text = " ".join(map(str, [*_secret, _cell, number]))
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()))
 
 
@@ -392,7 +394,7 @@ def seed(number: int) -> int:
     Parameters
     ----------
     number : int
-        Distinguishes the seeds of a lab.
+        Distinguishes the seeds of a test cell.
 
     Returns
     -------

@@ -470,6 +470,15 @@ def test_a_secret_gives_hidden_tests_other_data_and_the_same_data_each_time(monk
     assert secret != (checks.rng(4).normal(), checks.seed(4))
 
 
+def test_a_generator_that_one_check_hands_over_does_not_draw_the_data_of_another(monkeypatch):
+    monkeypatch.setattr(checks, "_secret", (1, 2))
+    drawn = []
+    for cell in ("fit-1", "fit-2", "fit-1"):
+        monkeypatch.setattr(checks, "_cell", cell)
+        drawn.append((checks.rng(3).normal(), checks.seed(3)))
+    assert drawn[0] == drawn[2] and drawn[0][0] != drawn[1][0] and drawn[0][1] != drawn[1][1]
+
+
 @pytest.mark.parametrize(
     "function", [np.polyfit, cdist, cross_val_score, permutation_importance], ids=lambda one: one.__name__
 )
