@@ -25,6 +25,7 @@ from course import Lab, LiveParts, make_course, text_of
 from coursegrader import GradingError
 from coursegrader.labs import grade_id, squeezed
 from coursegrader.protocol import CUT_OFF, Cell
+from coursegrader.test_runner import TOO_LONG
 from coursegrader.worker import Worker
 from paths import ROOT
 
@@ -322,6 +323,11 @@ def test_whose_process_is_killed_from_outside_is_graded_once_more(worker):
 def test_whose_cell_was_interrupted_is_graded_once_more(worker):
     got, result = grade(worker, f"import time\ntime.sleep(5)\n{RIGHT}")
     assert got == ["before", "after"] and result["late"]
+
+
+def test_whoever_only_says_that_the_time_was_over_is_not(worker):
+    got, result = grade(worker, RIGHT.replace("return w, b", f"raise ValueError({TOO_LONG!r})"))
+    assert "line" not in got and "predict" in got and not result["late"]
 
 
 def test_whoever_ends_the_own_process_is_not(worker):
