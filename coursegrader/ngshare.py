@@ -22,7 +22,7 @@ from coursegrader.collect import (
     keep_refusals,
     no_identifiers,
 )
-from coursegrader.exchange import LeftOut, people_of, tell
+from coursegrader.exchange import MAX_ENTRIES, LeftOut, people_of, tell
 from coursegrader.files import unexpected
 from coursegrader.submissions import shown
 
@@ -75,7 +75,14 @@ def write_notebooks(files: list[dict], folder: Path) -> list[str]:
     files : list of dict
         ``path``, which the student chose, and ``content``, in base64.
     folder : pathlib.Path
+
+    Raises
+    ------
+    LeftOut
+        If there are more than `MAX_ENTRIES` files.
     """
+    if len(files) > MAX_ENTRIES:
+        raise LeftOut(f"there are more than {MAX_ENTRIES} files")
     notes = []
     for file in files:
         name = file["path"]

@@ -27,8 +27,10 @@ import yaml
 from nbgrader.api import Gradebook
 
 from course import Lab, make_course
+from coursegrader.exchange import LeftOut
 from coursegrader.grade import grade_class
 from coursegrader.labs import nbgrader_config
+from coursegrader.ngshare import write_notebooks
 from paths import ROOT
 from servers import free_ports
 
@@ -113,6 +115,12 @@ def policy(name):
 
 
 OVERRIDE = VALUES["hub"]["config"]["KubeSpawner"]["group_overrides"]["instructors"]["spawner_override"]
+
+
+def test_of_whoever_hands_in_more_than_1000_files_none_is_written(tmp_path):
+    with pytest.raises(LeftOut, match="there are more than 1000 files"):
+        write_notebooks([{"path": f"{number}.ipynb", "content": ""} for number in range(1001)], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_chart_accepts_the_values():
