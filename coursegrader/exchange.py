@@ -25,13 +25,22 @@ from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.utils import notebook_hash
 
 from coursegrader import GradingError
-from coursegrader.collect import Collected, collect_folder, first_of, keep_refusals, no_identifiers
+from coursegrader.collect import (
+    REFUSED,
+    Collected,
+    collect_folder,
+    date_of,
+    first_of,
+    keep_refusals,
+    no_identifiers,
+)
 from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.roster import FILE, read_roster
 from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
+MEANWHILE = 60  # seconds that a Collect may take, and longer than a file changes without a new time
 MAX_FOLDER_BYTES = 2**20  # ext4 takes minutes to list a folder that once had millions of files, although it is empty
 MAX_FOLDERS = 100  # of a user that are looked into
 MOST_FOLDERS = 5  # of a student that are tried
@@ -105,7 +114,7 @@ def tell(step, collected: list[Collected]) -> None:
 
 def collect_latest(lab, student, paths, root, people):
     """Collect the first of a student's folders in which there is something to collect."""
-    collected = []
+    collected, before = [], last_collected(lab, student, root)
     for path in paths[:MOST_FOLDERS]:
         with opened(path, student) as folder:
             time_of = functools.partial(last_change, folder)
@@ -113,8 +122,21 @@ def collect_latest(lab, student, paths, root, people):
         if collected[-1].path:
             if collected[1:]:
                 collected[-1].notes.append("What was handed in last cannot be collected; this is what came before it.")
+            is_new = last_collected(lab, student, root) > before
+            if is_new and date_of(collected[-1].path.parent) < before - MEANWHILE:
+                collected[-1].notes.append(
+                    "By its time it was there when you collected before, but it could not be taken then: a program of "
+                    "the student may have held it shut, and changed it since."
+                )
             return collected[-1:]
     return collected[:1]
+
+
+def last_collected(lab: str, student: str, root: Path) -> float:
+    """Return when a submission of a student was collected, or could not be, in seconds since 1970; 0 if never."""
+    place = root / "submitted" / student / lab
+    paths = [path for path in (place, place.with_name(f"{lab}{REFUSED}")) if path.exists()]
+    return max((path.stat().st_mtime for path in paths), default=0.0)
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):
@@ -316,10 +338,10 @@ def changed(folder: Path) -> float:
 
     This is the kernel's time of change (``st_ctime``): whoever owns a file can set its date, but not this one. The
     kernel does not note every change. What a program writes through a mapping of the file has the time of the first
-    write, until the kernel stores it, some 30 seconds later. What the kernel reads into a mapping has the time at which
-    it began, and from a file system that the owner serves through FUSE, the bytes arrive whenever the owner likes. XFS
-    exchanges files with their times, and in memory no later write has a time. So the time is right of what was
-    collected soon after it, or on ext4 where users cannot use FUSE.
+    write, until the kernel stores it, some 30 seconds later. A single write has the time at which it began, and a
+    program can make it last for minutes. From a file system that the owner serves through FUSE, the bytes arrive
+    whenever the owner likes. XFS exchanges files with their times, and in memory no later write has a time. So the time
+    is right of what was collected soon after it.
 
     Raises
     ------
