@@ -30,8 +30,8 @@ from coursegrader.tables import cell, for_moodle
 # A field as RFC 4180 has it and as Moodle's spreadsheet library writes it, and one as PHP reads it, which also wrote it
 # before: in quotation marks, a backslash escapes the next character
 FIELDS = [
-    re.compile(rf'(?P<text>"(?:{inside})*"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
-    for inside in (r'[^"]|""', r'\\.|[^"\\]|""')
+    re.compile(rf'(?P<text>"(?:{inside})*+"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
+    for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""')
 ]
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
 MODIFIED = "Last modified (submission)"

@@ -611,6 +611,21 @@ def test_a_backslash_that_moodle_writes_and_cannot_read_is_given_back_so_that_it
     assert {len(row) for row in rows} == {10} and [row[4] for row in rows[1:3]] == ["3.5", "0"]
 
 
+def test_a_long_text_of_a_student_takes_no_more_memory_than_a_few_copies_of_it(marked, tmp_path):
+    resource = pytest.importorskip("resource", reason="Windows limits no memory")
+    said = "x" * 20_000_000
+    now = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + 30 * len(said), hard))
+    try:
+        text, _ = fill(
+            marked, WORKSHEET.replace("Submitted for grading, ", f"Submitted for grading, {said}", 1), tmp_path
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert said in text
+
+
 def test_a_worksheet_of_another_assignment_gives_nobody_the_grade_of_another(marked, tmp_path):
     other = WORKSHEET.replace("Participant 7", "Participant 70").replace("Participant 8", "Participant 7")
     text, left = fill(marked, other, tmp_path)
