@@ -11,7 +11,7 @@ from traitlets.config import Config
 from coursegrader import GradingError
 from coursegrader.files import write_whole
 from coursegrader.people import NOTHING, Person
-from coursegrader.standing import Class, classes, labs_handed_in, refuse_unfinished
+from coursegrader.standing import Class, classes, labs_handed_in, names_of, refuse_unfinished
 from coursegrader.tables import cell, for_moodle, number
 
 STYLES = ("spreadsheet", "moodle", "canvas")
@@ -36,7 +36,8 @@ def export(
 
     The points that count are those of the gradebook less the penalty for lateness, never below 0. The cell is empty if
     a student handed in nothing: an import must not turn "nothing yet" into zero points. The table for a spreadsheet
-    says "handed in nothing" of those on the roster.
+    says "handed in nothing" of those on the roster. With a roster, the tables for Moodle and Canvas have rows for its
+    people alone: Moodle refuses a table with a name that it does not know.
 
     Parameters
     ----------
@@ -90,7 +91,10 @@ def export(
     if not unfinished:
         refuse_unfinished(of_labs)
     roster = {one.student: one for one in people}
-    students = sorted(gradebook.students, key=lambda one: (one.last_name or "", one.first_name or "", one.id))
+    strangers = {one.student: one for of in of_labs for one in of.standings if roster and one.student not in roster}
+    rows_of = {*roster, *(strangers if style == "spreadsheet" else ())}
+    students = [one for one in gradebook.students if one.id in rows_of or not roster]
+    students.sort(key=lambda one: (one.last_name or "", one.first_name or "", one.id))
     if style == "spreadsheet":
         rows = _spreadsheet(students, of_labs)
     elif style == "moodle":
@@ -103,6 +107,8 @@ def export(
         texts = ([for_moodle(value) if isinstance(value, str) else value for value in row] for row in texts)
     csv.writer(table, lineterminator="\n").writerows(texts)
     write_whole(root / to, table.getvalue(), "utf-8-sig" if style == "spreadsheet" else "utf-8")
+    if strangers and style != "spreadsheet":
+        tell(f"Left out, since they are not on the roster: {names_of(list(strangers.values()))}.")
     tell_of(of_labs, tell)
     return root / to
 

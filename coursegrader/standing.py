@@ -160,6 +160,9 @@ def classes(
 ) -> list[Class]:
     """Return how everybody stands in some labs: those on the roster, and all others who handed in.
 
+    Of those others, who has no folder in ``submitted`` any more is left out: the gradebook keeps what was graded under
+    a wrong name.
+
     The late penalties in the gradebook are brought up to date before (`coursegrader.deadlines`).
 
     Parameters
@@ -197,6 +200,8 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
     stated = assignment.duedate and assignment.duedate.replace(tzinfo=UTC)
     one_class = Class(lab, assignment.max_score, deadlines.due.get(lab, stated))
     for student in {*results, *ungraded, *roster}:
+        if roster and student not in roster and not (root / "submitted" / student / lab).exists():
+            continue
         autograded = read_autograded(lab, student, root) if student in results else None
         one_class.standings.append(
             Standing(

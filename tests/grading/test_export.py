@@ -7,6 +7,8 @@ import pytest
 from classroom import Classroom
 from coursegrader import GradingError
 from coursegrader.export import export
+from coursegrader.people import Person
+from coursegrader.result_cache import handed_in
 
 DEDUCTED = "Points are deducted for lateness."
 
@@ -163,6 +165,28 @@ def test_of_many_who_wait_ten_are_named(classroom):
 def test_what_it_does_not_know_it_names(classroom, options, says):
     with pytest.raises(GradingError, match=says):
         exported(classroom, **options)
+
+
+def test_who_is_not_on_the_roster_keeps_nobody_from_being_imported(classroom):
+    ada, ben = Person("ada", id_number="1"), Person("ben", id_number="2")
+    folder = classroom.root / "submitted" / "=cleo" / "lab-01"
+    folder.mkdir(parents=True)
+    classroom.write_autograded("lab-01", "=cleo", handed_in=handed_in("=cleo", "lab-01", classroom.root))
+
+    def names(style, **options):
+        said = []
+        options |= {"people": [ada, ben], "tell": said.append}
+        table = exported(classroom, style, **options)
+        return [row[0] for row in table[1:]], [one for one in said if "not on the roster" in one]
+
+    left_out = ["Left out, since they are not on the roster: =cleo."]
+    assert names("moodle", identifier="ID number") == (["2", "1"], left_out)
+    assert names("moodle") == (["ben@example.org", "ada@example.org"], left_out)
+    assert names("canvas") == (["    Points Possible", "ben", "Lovelace, Ada"], left_out)
+    assert names("spreadsheet") == (["ben", "ada", "'=cleo"], [])
+    folder.rmdir()
+    assert names("spreadsheet") == (["ben", "ada"], [])
+    assert names("moodle") == (["ben@example.org", "ada@example.org"], [])
 
 
 def test_moodle_by_email_says_who_has_none(classroom):

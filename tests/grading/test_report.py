@@ -258,7 +258,11 @@ def term(small):
         small.write_autograded(LAB, student, refused="not a notebook" if student == "eve" else None)
     small.hand_in("lab-02-next", "ada", {"fit-1": 6}, {"essay": 2})
     small.hand_in("lab-02-next", "eve", {"fit-1": 3})
-    (small.root / "submitted" / "fay" / "lab-02-next").mkdir(parents=True)
+    for lab, student in ((LAB, "eve"), ("lab-02-next", "eve"), ("lab-02-next", "fay")):
+        (small.root / "submitted" / student / lab).mkdir(parents=True)
+    handed_in = result_cache.handed_in("eve", LAB, small.root)
+    small.write_autograded(LAB, "eve", refused="not a notebook", handed_in=handed_in)
+    small.write_autograded("lab-02-next", "eve", handed_in=handed_in)
     return small
 
 
@@ -280,6 +284,13 @@ def test_the_report_lists_everybody_with_the_state_of_their_work_and_why_it_was_
         "graded",
         "handed in nothing",
     ]
+
+
+def test_who_is_neither_on_the_roster_nor_among_the_submissions_any_more_does_not_count(term):
+    (term.root / "submitted" / "eve" / LAB).rmdir()
+    path = write_report(LAB, term.root, term.gradebook, people=ROSTER)
+    page = BeautifulSoup(path.read_text("utf-8"), "html.parser")
+    assert [row[0] for row in rows(page, "Everybody")[1:]] == ["Ben King (ben)", "Ada Lovelace (ada)", "Zoe Zed (zoe)"]
 
 
 def test_the_report_on_the_term_has_every_lab_every_exercise_and_every_person(term):
