@@ -76,7 +76,7 @@ class Collect(ExchangeCollect):
         people, alike, collected = people_of(self), no_identifiers(folders), []
         for student, paths in folders.items():
             if student in alike:
-                notes.append(f"Left out {shown(paths[0].name)}: {alike[student]}.")
+                notes.append(f"Left out {shown(paths[0].name if paths else student)}: {alike[student]}.")
             elif self.coursedir.student_id in ("*", student):
                 try:
                     collected += collect_latest(lab, student, paths, root, people)
@@ -114,6 +114,9 @@ def tell(step, collected: list[Collected]) -> None:
 
 def collect_latest(lab, student, paths, root, people):
     """Collect the first of a student's folders in which there is something to collect."""
+    if not paths:
+        reason = f"there are more than {MAX_ENTRIES} files beside the notebook."
+        return [Collected(student, None, [f"Not collected: {reason}"], reason)]
     collected, before = [], last_collected(lab, student, root)
     for path in paths[:MOST_FOLDERS]:
         with opened(path, student) as folder:
@@ -193,7 +196,7 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
     Returns
     -------
     folders : dict of str to list of pathlib.Path
-        By student, the latest first.
+        By student, the latest first; without those that hold too many files.
     notes : list of str
         A few for the folders of one user, and how many more there are.
     """
@@ -201,7 +204,8 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
     for student, path, owner in of_lab(inbound, lab, notes):
         try:
             with opened(path, student) as folder:
-                found.setdefault(student, []).append((changed(folder), path))
+                some = found.setdefault(student, [])
+                some.append((changed(folder), path))
         except LeftOut as error:
             notes.setdefault(owner, []).append(str(error))
     folders = {student: [path for _, path in sorted(some, reverse=True)] for student, some in found.items()}

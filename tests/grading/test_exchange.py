@@ -223,6 +223,18 @@ def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):
     said = collect(root)
     assert f"of {ME}: it has more than {MAX_ENTRIES} files" in said
     assert not collected(root).exists()
+    assert refusals(LAB, root) == {ME: f"there are more than {MAX_ENTRIES} files beside the notebook."}
+
+
+def test_an_account_that_may_be_another_and_whose_folder_has_too_many_files_stops_nobody(root, inbound, monkeypatch):
+    submit(inbound)
+    folder = submit(inbound, student="ada-")
+    for number in range(MAX_ENTRIES):
+        (folder / f"{number}.txt").touch()
+    monkeypatch.setattr("coursegrader.exchange.opened", lambda path, student: contextlib.nullcontext(path))
+    said = collect(root)
+    assert "Left out ada-: 'ada-' would be student ada, who may be another" in said
+    assert collected(root).exists()
 
 
 def test_a_folder_that_once_had_very_many_files_is_left_out(root, inbound, monkeypatch):
