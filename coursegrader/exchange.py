@@ -217,8 +217,12 @@ def names(inbound: Path, lab: str) -> dict[str, dict[str, list[str]]]:
     found = {}
     for student, path, _ in of_lab(inbound, lab, {}):
         with suppress(LeftOut), opened(path, student) as folder:
-            stems = [Path(name).stem for name in entries(folder) if name.endswith(".ipynb") and is_text(name)]
-            found.setdefault(student, []).append((changed(folder), read_secret(folder), sorted(stems)[:MOST_NAMES]))
+            try:
+                stems = [Path(name).stem for name in entries(folder) if name.endswith(".ipynb") and is_text(name)]
+                time_of = changed(folder)
+            except LeftOut:  # too many files to look for other names
+                stems, time_of = [lab], os.stat(folder).st_ctime
+            found.setdefault(student, []).append((time_of, read_secret(folder), sorted(stems)[:MOST_NAMES]))
     for some in found.values():
         some.sort(key=lambda one: one[0])
     return {student: {secret: stems for _, secret, stems in some if secret} for student, some in found.items()}

@@ -224,6 +224,8 @@ def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):
     assert f"of {ME}: it has more than {MAX_ENTRIES} files" in said
     assert not collected(root).exists()
     assert refusals(LAB, root) == {ME: f"there are more than {MAX_ENTRIES} files beside the notebook."}
+    release_feedback(root, {ME: {}})
+    assert fetched(root, SECRET) == f"The page of {ME}"
 
 
 def test_an_account_that_may_be_another_and_whose_folder_has_too_many_files_stops_nobody(root, inbound, monkeypatch):
