@@ -379,12 +379,14 @@ def rendered(
     Formulas are between ``$`` or ``$$``, or between ``\begin{...}`` and ``\end{...}``. They stay as they were written,
     unless `formula` returns their safe HTML, from the formula and whether it stands alone. A text that is too long is
     cut off. `left` holds the number of cells that tables may still have, of characters of formulas that become
-    HTML, of texts in Markdown, and of pixels of pictures, and is updated.
+    HTML and of letters in these other than those that ASCII prints, of texts in Markdown, and of pixels of pictures,
+    and is updated.
     """
     left = {} if left is None else left
     left.setdefault("texts", PAGE_TEXT_CHARACTERS)
     left.setdefault("table cells", TABLE_CELLS)
     left.setdefault("formulas", FORMULA_CHARACTERS)
+    left.setdefault("letters of formulas", BLOCK_LETTERS)
     text = shortened(text.replace("\0", "\ufffd"), min(TEXT_CHARACTERS, left["texts"]))
     left["texts"] = max(0, left["texts"] - len(text))
     # Nobody can write the words that stand for the formulas until the rest is clean
@@ -540,10 +542,11 @@ def _write_formula(renderer, tokens, at, options, env):
     formula = html.escape(content, quote=False)
     if env["formulas"] is not None:
         env["left"]["formulas"] -= len(content) + FORMULA_OVERHEAD
+        env["left"]["letters of formulas"] -= len(OTHER_LETTER.findall(content))
         if content == r"\$":
             formula = "$"
-        elif env["left"]["formulas"] > 0:
-            env["formulas"].append((content, alone))
+        elif min(env["left"]["formulas"], env["left"]["letters of formulas"]) > 0:
+            env["formulas"].append((legible(content), alone))
             formula = f"{env['key']}-{len(env['formulas']) - 1}-"
     return f"<p>{formula}</p>\n" if alone else formula
 

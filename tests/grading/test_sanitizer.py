@@ -250,6 +250,15 @@ def test_a_text_with_many_codes_of_a_terminal_is_shown_without_them(code):
     assert "\x1b" not in output.text and "<span" not in coloured(output.text)
 
 
+@pytest.mark.parametrize("letter", ["\u0301", "\U0001f3fb", "\u05d0"])
+def test_the_formulas_of_a_page_have_no_more_other_letters_than_a_block(letter):
+    for text in (f"$a{letter * 19_000}$", f"$a{letter * 400}$ " * 20):
+        formulas = re.findall("<math.*?</math>", with_mathml(text))
+        assert sum(one.count(letter) for one in formulas) <= sanitizer.BLOCK_LETTERS
+        assert letter == "\u05d0" or with_mathml(text).replace("</mi><mi>", "").count(letter * 17) == 0
+    assert with_mathml("$\\text{Größe}$").startswith("<p><math")
+
+
 def test_codes_of_a_terminal_hide_no_marks_on_a_letter():
     assert coloured("a" + "\u0301\x1b[K" * 1000).count("\u0301") == sanitizer.JOINED
 
