@@ -440,7 +440,7 @@ def feedback(options):
         else:
             absent = worksheet.write_archive(options.archive, lab, written, people)
         for student in absent:
-            print(f"{shown(student)}: not in the archive, since no archive of {lms} gave a number of theirs.")
+            print(f"{shown(student)}: not in the archive, since nothing of theirs was collected from {lms}.")
         print(f"Written: {options.archive}")
     name_the_ungraded(options)
     if missed:

@@ -25,7 +25,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook, MissingEntry
 
 from coursegrader import GradingError
-from coursegrader.collect import identifier
+from coursegrader.collect import REFUSED, identifier
 from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.scores import one_line
@@ -344,10 +344,14 @@ def keep_numbers(people: list[Person], lab: str, numbers: dict[str, str], root: 
 
 
 def handed_in_nothing(people: Iterable[Person], lab: str, gradebook: Gradebook, root: Path) -> list[Person]:
-    """Return the people on the roster without a submission to a lab, neither graded nor collected."""
+    """Return the people on the roster without a submission to a lab: graded, collected or refused."""
     try:
         graded = {one.student_id for one in gradebook.find_assignment(lab).submissions}
     except MissingEntry:
         graded = set()
-    submitted = root / "submitted"  # `os.path.exists` raises nothing where a folder may not be read
-    return [one for one in people if one.student not in graded and not os.path.exists(submitted / one.student / lab)]
+    submitted, kinds = root / "submitted", (lab, f"{lab}{REFUSED}")
+
+    def came(student):  # `os.path.exists` raises nothing where a folder may not be read
+        return student in graded or any(os.path.exists(submitted / student / name) for name in kinds)
+
+    return [one for one in people if not came(one.student)]

@@ -9,6 +9,7 @@ from nbgrader.api import BaseCell, Comment, Gradebook, SubmittedAssignment, Subm
 from traitlets.config import Config
 
 from coursegrader import GradingError
+from coursegrader.collect import refusals
 from coursegrader.deadlines import Deadlines, Lateness, apply_deadlines, count, lateness, submitted
 from coursegrader.people import NOTHING, Person
 from coursegrader.result_cache import not_graded
@@ -196,6 +197,7 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
     # An automatic cell without points was never graded
     ungraded = {*waits[~waits.written & waits.automatic.isna()].student, *not_graded(lab, root)}
     silent = {one.student for one in handed_in_nothing(roster.values(), lab, gradebook, root)}
+    not_collected = {student: why for student, why in refusals(lab, root).items() if student not in results}
     assignment = gradebook.find_assignment(lab)
     stated = assignment.duedate and assignment.duedate.replace(tzinfo=UTC)
     one_class = Class(lab, assignment.max_score, deadlines.due.get(lab, stated))
@@ -212,7 +214,7 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
                 result=results.get(student),
                 unmarked=int(unmarked.get(student, 0)),
                 unsure=int(unsure.get(student, 0)),
-                refused=autograded and autograded.refused,
+                refused=autograded.refused if autograded else not_collected.get(student),
                 not_graded=student in ungraded,
                 nothing=student in silent,
             )

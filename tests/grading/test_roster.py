@@ -21,6 +21,7 @@ from coursegrader.export import export
 from coursegrader.people import BY_NAME, NOTHING
 from coursegrader.report import write_report
 from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster, write_roster
+from coursegrader.standing import classes
 from coursegrader.worksheet import fill_worksheet, write_archive, write_times
 from paths import ROOT
 
@@ -478,6 +479,23 @@ def table(room, style, **options):
     export(room.root, room.gradebook, path, style, people=list(people(room).values()), unfinished=True, **options)
     with path.open(encoding="utf-8-sig", newline="") as file:
         return {row[0]: row for row in csv.reader(file)}
+
+
+def test_whose_file_could_not_be_collected_is_refused_and_has_not_handed_in_nothing(room, enrol, tmp_path):
+    enrol(MOODLE)
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        archive.writestr(f"Ada Lovelace_7{FILES}/work.zip", "no zip")
+    known = read_roster(room.gradebook, room.root)
+    found = collect(LAB, [tmp_path / "class.zip"], room.root, known, partial(keep_numbers, known, LAB, root=room.root))
+    module.keep_refusals(found, LAB, room.root)
+    silent = handed_in_nothing(known, LAB, room.gradebook, room.root)
+    assert [one.student for one in silent] == ["1002", "1003"]
+    [of_lab] = classes([LAB], room.gradebook, room.root, known)
+    assert {one.student: one.words()[:9] for one in of_lab.standings} == {
+        "1001": "refused: ",
+        "1002": NOTHING[:9],
+        "1003": NOTHING[:9],
+    }
 
 
 def test_whoever_is_on_the_roster_and_handed_in_nothing_is_in_the_table(marked):
