@@ -127,7 +127,7 @@ def update_roster(file: Path, gradebook: Gradebook, root: Path) -> tuple[list[Pe
 
 
 def _with_other_identifiers(people, before):
-    """Return those of a file who have another identifier than before, each with the person of the roster."""
+    """Return those of a file who seem to have another identifier than before, each with the person of the roster."""
     found = []
     for name in ("id_number", "username", "email", "lms_user_id"):
         known = {getattr(one, name).casefold(): one for one in before.values() if getattr(one, name)}
@@ -135,6 +135,13 @@ def _with_other_identifiers(people, before):
             old = known.get(getattr(one, name).casefold())
             if old and old.student != one.student and all(one is not other for other, _ in found):
                 found.append((one, old))
+    # An email address that is the identifier may change: then nothing but the name tells who it is
+    stay = {one.student for one in people}
+    gone = {one.name.casefold(): one for one in before.values() if one.student not in stay}
+    for one in people:
+        old = gone.get(one.name.casefold())
+        if old and one.student not in before and all(one is not other for other, _ in found):
+            found.append((one, old))
     return found
 
 

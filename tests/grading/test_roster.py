@@ -133,6 +133,14 @@ def test_moodle_may_separate_columns_by_other_signs_and_say_surname(tmp_path, si
     assert (ada.student, ada.first_name, ada.last_name, ada.username) == ("ada", "Ada", "Lovelace", "ada")
 
 
+def test_who_has_another_email_address_is_no_new_person(room, enrol):
+    heading = "First name,Last name,Email address\nAda,Lovelace,ada@example.org\n"
+    enrol(f"{heading}Ben,King,ben@example.org\n")
+    _, absent, left_out = enrol(f"{heading}Ben,King,king@example.org\nEve,New,e@example.org\n")
+    assert absent == [] and people(room).keys() == {"ada@example.org", "ben@example.org", "e@example.org"}
+    assert left_out[0].startswith("Ben King is ben@example.org on the roster, but king@example.org in")
+
+
 def test_an_identifier_is_a_column_that_everybody_has(tmp_path):
     text = MOODLE.replace("1002", "")
     assert [one.student for one in read_people(written(tmp_path / "people.csv", text))[0]] == [
