@@ -40,7 +40,7 @@ from coursegrader.roster import FILE, read_roster
 from coursegrader.submissions import SECRET, is_text, read_secret, shown
 
 MAX_ENTRIES = 1000  # of a folder that a student hands in
-MEANWHILE = 60  # seconds that a Collect may take, and longer than a file changes without a new time
+MEANWHILE = 60  # seconds that a Collect may take
 MAX_FOLDER_BYTES = 2**20  # ext4 takes minutes to list a folder that once had millions of files, although it is empty
 MAX_FOLDERS = 100  # of a user that are looked into
 MOST_FOLDERS = 5  # of a student that are tried
@@ -196,7 +196,7 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
     Returns
     -------
     folders : dict of str to list of pathlib.Path
-        By student, the latest first; without those that hold too many files.
+        By student, the latest first; none of those that hold too many files, of which a student may have no others.
     notes : list of str
         A few for the folders of one user, and how many more there are.
     """
@@ -204,8 +204,12 @@ def latest(inbound: Path, lab: str) -> tuple[dict[str, list[Path]], list[str]]:
     for student, path, owner in of_lab(inbound, lab, notes):
         try:
             with opened(path, student) as folder:
-                some = found.setdefault(student, [])
-                some.append((changed(folder), path))
+                try:
+                    time_of = changed(folder)
+                except LeftOut:
+                    found.setdefault(student, [])
+                    raise
+                found.setdefault(student, []).append((time_of, path))
         except LeftOut as error:
             notes.setdefault(owner, []).append(str(error))
     folders = {student: [path for _, path in sorted(some, reverse=True)] for student, some in found.items()}

@@ -81,7 +81,7 @@ class Student:
     def finished(self):
         """Wait until all cells have run in a fresh kernel, save the notebook, and return the cells."""
         for _ in range(120):
-            with contextlib.suppress(PlaywrightTimeout):  # the status may miss the end on a busy machine
+            with contextlib.suppress(PlaywrightTimeout):  # the cells may run for longer
                 self.idle(30_000)
             cells = self.save()
             counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]

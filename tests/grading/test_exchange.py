@@ -228,6 +228,16 @@ def test_a_folder_of_too_many_files_is_left_out_and_stops_nobody(root, inbound):
     assert fetched(root, SECRET) == f"The page of {ME}"
 
 
+def test_a_folder_that_cannot_be_read_is_not_said_to_have_too_many_files(root, inbound, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied")
+
+    submit(inbound)
+    monkeypatch.setattr("coursegrader.exchange.changed", refuse)
+    assert "it is no folder that can be read" in collect(root)
+    assert refusals(LAB, root) == {}
+
+
 def test_an_account_that_may_be_another_and_whose_folder_has_too_many_files_stops_nobody(root, inbound, monkeypatch):
     submit(inbound)
     folder = submit(inbound, student="ada-")
