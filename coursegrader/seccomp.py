@@ -31,8 +31,9 @@ IOCTL_REQUESTS = [0x541B, 0x5421, 0x5451, 0x5450, 0x5401]
 SOCKET_OPTIONS = [3, 4, 7, 8, 30, 38, 39]
 # PR_SET_NAME and PR_GET_NAME; a process that is to end with its parent cannot change that
 PRCTL_OPTIONS = [15, 16]
-# Anonymous memory must be private: shared memory counts for no process that has released it
-MAP_PRIVATE, MAP_TYPE, MAP_ANONYMOUS = 0x02, 0x0F, 0x20
+# Anonymous memory must be private: shared memory counts for no process that has released it. Reserved huge pages are
+# counted nowhere
+MAP_PRIVATE, MAP_TYPE, MAP_ANONYMOUS, MAP_HUGETLB = 0x02, 0x0F, 0x20, 0x40000
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -118,8 +119,8 @@ def program() -> bytes:
             rule(ALLOW, "getsockopt", Comparison(1, EQUAL, socket.SOL_SOCKET), Comparison(2, EQUAL, option))
         for option in PRCTL_OPTIONS:
             rule(ALLOW, "prctl", Comparison(0, EQUAL, option))
-        rule(ALLOW, "mmap", Comparison(3, MASKED_EQUAL, MAP_ANONYMOUS, 0))
-        rule(ALLOW, "mmap", Comparison(3, MASKED_EQUAL, MAP_ANONYMOUS | MAP_TYPE, MAP_ANONYMOUS | MAP_PRIVATE))
+        for flags, allowed_flags in ((MAP_ANONYMOUS, 0), (MAP_ANONYMOUS | MAP_TYPE, MAP_ANONYMOUS | MAP_PRIVATE)):
+            rule(ALLOW, "mmap", Comparison(3, MASKED_EQUAL, flags | MAP_HUGETLB, allowed_flags))
         reader, writer = os.pipe()
         try:
             # A few kilobytes, which a pipe holds
