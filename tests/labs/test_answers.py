@@ -28,10 +28,13 @@ EMPTIED = "the answer takes values out of the check's list; the grader hands ove
 WRITTEN = "NumPy shows a text as its own or as Python's, whichever array it comes from"
 ADDRESS = "the hash of a function comes from its address in memory"
 COMPLEX = "the grader takes no complex number"
+SAID_LATER = "a notebook computes from the data that the answer changed, before it says that they changed"
+TAKEN = "the grader takes plain data alone"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
     ("lab-01", "fit-line", "an error with the name of the right outcome"): NAMED,
     ("lab-05", "pooled-covariance", "an error with the name of a shape"): NAMED,
+    ("lab-01", "errors-by-degree", "an object that gives no errors"): TAKEN,
     ("lab-01", "fit-line", "NaN for more than three points, which become NaN, too"): POISONED,
     ("lab-01", "braking-errors", "the distances become NaN, and so do the errors"): POISONED,
     ("lab-02", "mse-gradient", "NaN for more than three instances, which become NaN, too"): POISONED,
@@ -41,11 +44,16 @@ EXPLAINED = {
     ("lab-05", "compare", "a number for each classifier, whatever it predicts"): ADDRESS,
     ("lab-09", "components-for", "the ratios are taken out of the list"): EMPTIED,
     ("lab-02", "fit-least-squares", "the inverse of the Gram matrix"): ROUNDING,
+    ("lab-02", "fit-least-squares", "partial least squares of scikit-learn"): ROUNDING,
+    ("lab-02", "fit-least-squares", "a QR decomposition with a square R"): ROUNDING,
     ("lab-02", "fit-least-squares", "the intercept is the mean of y"): ROUNDING,
     ("lab-02", "split-errors", "clones of one model"): PLACED,
     ("lab-02", "split-errors", "no seed at all"): UNSEEDED,
+    ("lab-03", "fit-ridge", "kernel ridge regression"): ROUNDING,
+    ("lab-04", "accuracy-table", "no row for many instances"): UNSEEDED,
     ("lab-04", "accuracy-table", "not stratified"): ROUNDING,
     ("lab-04", "accuracy-table", "no seed at all"): UNSEEDED,
+    ("lab-06", "error-by-k", "no row where all responses are equal"): UNSEEDED,
     ("lab-07", "bagged-prediction", "a generator of its own, without a seed"): UNSEEDED,
     ("lab-08", "make-candidates", "models of one's own with the names of others"): COUNTERFEIT,
     ("lab-09", "pca", "rows of the matrix of eigenvectors"): ROUNDING,
@@ -53,7 +61,11 @@ EXPLAINED = {
     ("lab-13", "make-model", "complex probabilities"): COMPLEX,
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
+    ("lab-10", "coverage", "draws that the exact coverage decides"): UNSEEDED,
+    ("lab-11", "choose", "names are popped"): SAID_LATER,
+    ("lab-12", "far-from-known", "standardised in place"): SAID_LATER,
     ("lab-12", "make-model", "a memory of the counts from one fit to the next"): REMEMBERED,
+    ("lab-13", "evening-before", "the table itself gets new columns"): SAID_LATER,
     ("lab-13", "make-model", "an unseeded forest"): UNSEEDED,
 }
 # What the grader says to wrong answers for which the file of answers has the words of the notebook
