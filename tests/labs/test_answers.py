@@ -24,17 +24,16 @@ NAMED = "the grader gives an error the name of the class that is known outside"
 COUNTERFEIT = "in a notebook a class is seen that merely has the name of another; the grader sees that it takes less"
 PLACED = "the message names the module of a class of the check, which is another in the grader"
 REMEMBERED = "the answer remembers what the cells of a notebook fitted, of which the grader runs only those it needs"
-EMPTIED = "the answer takes values out of the check's list; the grader hands over a copy"
+CHANGED = "the answer changes a list, a table or a generator of the check; the grader hands over a copy"
 WRITTEN = "NumPy shows a text as its own or as Python's, whichever array it comes from"
 ADDRESS = "the hash of a function comes from its address in memory"
 COMPLEX = "the grader takes no complex number"
-SAID_LATER = "a notebook computes from the data that the answer changed, before it says that they changed"
-TAKEN = "the grader takes plain data alone"
+PLAIN = "the grader takes plain data alone"
 UNSEEDED = "the answer draws without a seed: no two runs are the same"
 EXPLAINED = {
     ("lab-01", "fit-line", "an error with the name of the right outcome"): NAMED,
     ("lab-05", "pooled-covariance", "an error with the name of a shape"): NAMED,
-    ("lab-01", "errors-by-degree", "an object that gives no errors"): TAKEN,
+    ("lab-01", "errors-by-degree", "an object that gives no errors"): PLAIN,
     ("lab-01", "fit-line", "NaN for more than three points, which become NaN, too"): POISONED,
     ("lab-01", "braking-errors", "the distances become NaN, and so do the errors"): POISONED,
     ("lab-02", "mse-gradient", "NaN for more than three instances, which become NaN, too"): POISONED,
@@ -42,15 +41,16 @@ EXPLAINED = {
     ("lab-04", "cross-entropy", "NaN for more than two instances, which become NaN, too"): POISONED,
     ("lab-05", "class-statistics", "labels turned into whole numbers"): WRITTEN,
     ("lab-05", "compare", "a number for each classifier, whatever it predicts"): ADDRESS,
-    ("lab-09", "components-for", "the ratios are taken out of the list"): EMPTIED,
+    ("lab-09", "components-for", "the ratios are taken out of the list"): CHANGED,
     ("lab-02", "fit-least-squares", "the inverse of the Gram matrix"): ROUNDING,
     ("lab-02", "fit-least-squares", "partial least squares of scikit-learn"): ROUNDING,
     ("lab-02", "fit-least-squares", "a QR decomposition with a square R"): ROUNDING,
     ("lab-02", "fit-least-squares", "the intercept is the mean of y"): ROUNDING,
+    ("lab-02", "split-errors", "an object that gives no errors"): PLAIN,
     ("lab-02", "split-errors", "clones of one model"): PLACED,
     ("lab-02", "split-errors", "no seed at all"): UNSEEDED,
     ("lab-03", "fit-ridge", "kernel ridge regression"): ROUNDING,
-    ("lab-03", "error-curve", "an object that gives no errors"): TAKEN,
+    ("lab-03", "error-curve", "an object that gives no errors"): PLAIN,
     ("lab-04", "accuracy-table", "no row for many instances"): UNSEEDED,
     ("lab-04", "accuracy-table", "not stratified"): ROUNDING,
     ("lab-04", "accuracy-table", "no seed at all"): UNSEEDED,
@@ -62,12 +62,11 @@ EXPLAINED = {
     ("lab-13", "make-model", "complex probabilities"): COMPLEX,
     ("lab-09", "delete-values", "NumPy's global generator"): UNSEEDED,
     ("lab-10", "coverage", "NumPy's global generator"): UNSEEDED,
-    ("lab-10", "coverage", "draws that the exact coverage decides"): UNSEEDED,
-    ("lab-11", "choose", "names are popped"): SAID_LATER,
-    ("lab-12", "far-from-known", "standardised in place"): SAID_LATER,
-    ("lab-12", "make-model", "a memory of the counts at the nearest place"): REMEMBERED,
+    ("lab-10", "coverage", "draws that the exact coverage decides"): CHANGED,
+    ("lab-11", "choose", "names are popped"): CHANGED,
+    ("lab-12", "far-from-known", "standardised in place"): CHANGED,
     ("lab-12", "make-model", "a memory of the counts from one fit to the next"): REMEMBERED,
-    ("lab-13", "evening-before", "the table itself gets new columns"): SAID_LATER,
+    ("lab-13", "evening-before", "the table itself gets new columns"): CHANGED,
     ("lab-13", "make-model", "an unseeded forest"): UNSEEDED,
 }
 # What the grader says to wrong answers for which the file of answers has the words of the notebook
