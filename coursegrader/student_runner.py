@@ -308,7 +308,10 @@ class Session:
             # Its code runs, and changes the arguments, only during iteration
             self.lazy[id(result)] = handed_in
         changed = changes(watched)
-        same_one = [way for way, thing, _ in watched if thing is result and way not in changed]
+        # Nothing in it has changed either: outside there is only what the test handed over
+        same_one = [
+            way for way, thing, _ in watched if thing is result and not any(path[: len(way)] == way for path in changed)
+        ]
         return {"changed": changed, **({"is": same_one[0]} if same_one else {"value": result})}
 
     # Objects that stay here

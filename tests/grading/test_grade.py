@@ -323,6 +323,32 @@ with checks.testing("answer", see="page.html"):
     assert not result["stopped"] and result["outputs"][1][0]["output_type"] == "stream", result["outputs"]
 
 
+@pytest.mark.parametrize(
+    ("argument", "answer", "judge"),
+    [
+        ("[[1, 2], [3]]", "rows[0].append(5)", "checks.array(returned[0], [1, 2, 5], 'the row')"),
+        ("{'x': np.arange(3.0)}", "rows['x'] *= 2", "checks.array(returned['x'], [0, 2, 4], 'x')"),
+        (
+            "make_pipeline(StandardScaler(), LinearRegression())",
+            "rows.fit([[0.0], [2.0]], [0.0, 4.0])",
+            "checks.array(returned.predict(np.array([[1.0]])), [2.0], 'the prediction')",
+        ),
+    ],
+)
+def test_an_argument_that_comes_back_has_what_the_answer_changed_in_it(worker, argument, answer, judge):
+    test = f"""from mlcourse import checks
+import numpy as np
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+with checks.testing("change", see="page.html"):
+    returned = change({argument})
+    {judge}
+"""
+    outputs = worker.grade([Cell(f"def change(rows):\n    {answer}\n    return rows"), Cell(test, "a-1")])["outputs"]
+    assert outputs[1][0]["output_type"] == "stream", outputs
+
+
 def test_what_a_hidden_test_imports_is_not_known_to_an_answer(worker):
     hidden = "### BEGIN HIDDEN TESTS\nfrom fractions import Fraction\nassert Fraction\n### END HIDDEN TESTS\nanswer()"
     cells = [Cell("def answer():\n    return Fraction(1)"), Cell(f"import decimal\n{hidden}", "a-1")]
