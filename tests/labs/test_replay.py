@@ -16,17 +16,15 @@ pytestmark = pytest.mark.nightly
 
 # Cells with hidden tests that pass nevertheless, with the reason
 EXPLAINED = {
-    ("lab-01", "fit-line-3"): "bad input: an error whatever the data, and two numbers where there is none",
     ("lab-01", "plot-prediction-3"): "labels and figures, which do not depend on the data",
     ("lab-01", "braking-physics-1"): "a question with one right number",
-    ("lab-05", "pooled-covariance-3"): "bad input: an error whatever the data, and a shape where there is none",
-    ("lab-06", "neighbour-weights-4"): "bad input: an error whatever the data",
     ("lab-07", "importance-of-3"): "shuffles of given data, which are as good for another seed",
     ("lab-08", "k-folds-3"): "shuffles of given numbers, which are as good for another seed",
     ("lab-09", "components-for-3"): "bad input: an error whatever the data, and numbers that all secrets share",
     ("lab-12", "block-labels-3"): "bad input: an error whatever the data, and a length where there is none",
-    ("lab-12", "unit-deviance-3"): "bad input: an error whatever the data, and a length where there is none",
 }
+# A cell that calls a method until it is fast: how often depends on what else the machine does
+TIMED = {"lda-6"}
 RECORDED = (271828182, 845904523, 536028747)
 OTHER_SECRETS = [(number, number**2, number**3) for number in range(1, 21)]
 START = f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\nimport replaying\nreplaying."
@@ -64,7 +62,7 @@ def passed(worker, cells, secret):
 
 def test_what_was_recorded_passes_with_the_same_secret(replayed):
     _, tests, same, *_ = replayed
-    assert {cell.grade_id for cell in tests} == same
+    assert {cell.grade_id for cell in tests} - TIMED == same - TIMED
 
 
 def test_what_was_recorded_fails_with_most_other_secrets(replayed):

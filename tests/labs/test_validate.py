@@ -10,11 +10,10 @@ from nbgrader.validator import Validator
 from course import without_markers
 from coursegrader.labs import grade_id, grader, read_lab
 from coursegrader.protocol import Cell
+from differences import EXPLAINED
 from paths import LABS, ROOT
 from unchanged import nightly_but
 
-# The one exception: the wrong digits of an inverted, nearly singular matrix differ between processes
-ILL_CONDITIONED = {"fit-least-squares-2", "fit-least-squares-3"}
 QUICK = nightly_but([LABS[0]], LABS)
 
 
@@ -23,9 +22,12 @@ def right_answers(source):
 
 
 def wrong_answers(name):
-    """Return a wrong answer to every code exercise."""
+    """Return a wrong answer to every code exercise: the first to which the grader says the same as a notebook."""
     given = yaml.safe_load((ROOT / "tests" / "answers" / f"{name}.yml").read_text("utf-8"))
-    return {exercise: answers["wrong"][0]["code"] for exercise, answers in given.items()}
+    return {
+        exercise: next(one["code"] for one in answers["wrong"] if (name[:6], exercise, one["name"]) not in EXPLAINED)
+        for exercise, answers in given.items()
+    }
 
 
 def validate(name, answers, folder):
@@ -59,13 +61,9 @@ def grade(worker, source, answers):
 
 
 def sentence(message):
-    """Return a message without its line breaks, its colours and the address of the book."""
+    """Return a message without its line breaks, its colours, addresses in memory and the address of the book."""
     text = " ".join(re.sub(r"\x1b\[[\d;]*m", "", message).split())
-    return re.sub(r"See \S+/book/(\S+ in the book\.)", r"See \1", text)
-
-
-def compared(test, sentence):
-    return re.sub(r"-?\d[\d.,e+-]*", "#", sentence) if test in ILL_CONDITIONED else sentence
+    return re.sub(r"See \S+/book/(\S+ in the book\.)", r"See \1", re.sub(r" at 0x\w+", "", text))
 
 
 @pytest.mark.nightly
@@ -91,8 +89,6 @@ def test_right_answers_pass_among_wrong_ones_which_get_the_sentences_of_the_grad
     answers = right_answers(source) | every_second
     said, graded = validate(name, answers, tmp_path), grade(worker, source, answers)
     assert said, "none of the wrong answers is seen by the visible tests"
-    assert {test: compared(test, said[test]) for test in said} == {
-        test: compared(test, graded.get(test, "")) for test in said
-    }
+    assert said == {test: graded.get(test) for test in said}
     tests = {grade_id(cell): cell.source for cell in source.cells}
     assert all("### BEGIN HIDDEN TESTS" in tests[test] for test in graded.keys() - said.keys())
