@@ -2,10 +2,12 @@
 
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import nbformat
 import pytest
@@ -166,3 +168,31 @@ def test_the_page_fits_and_asks_nobody_else(page, server, width):
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert asked == [server.address] and not page.raised
     assert page.locator(".scheme math").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("sheet", "box"),
+    [
+        ("feedback.html.jinja", "text"),
+        ("mark.html.jinja", "text"),
+        ("jupyter/nbconvert/templates/base/contained.css", "rendered_html"),
+    ],
+)
+def test_letters_that_are_kerned_keep_a_browser_no_longer_than_others(chromium, sheet, box):
+    style = (ROOT / "coursegrader" / sheet).read_text("utf-8")
+    if sheet.endswith("jinja"):
+        style = re.search(r"<style.*?>(.*)</style>", style, re.DOTALL)[1]
+
+    def seconds(word):
+        page = chromium.new_page(viewport={"width": 700, "height": 900})
+        begin = time.monotonic()
+        quotes = "<blockquote>" * 8
+        page.set_content(
+            f"<style>{style}</style><div class={box} style='font-family: sans-serif'>{quotes}{word * 3000}"
+        )
+        page.evaluate("document.documentElement.scrollHeight")
+        page.close()
+        return time.monotonic() - begin
+
+    kerned, others = (min(seconds(word) for _ in range(3)) for word in ("AVATAVATAVAT ", "abcdabcdabcd "))
+    assert kerned < 10 * others
