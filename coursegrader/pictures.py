@@ -1,8 +1,9 @@
 """The number of pixels that a browser draws for a picture, from the file.
 
 A browser needs time and memory for each pixel, and a file of 60 kB can have 500 million. It draws them once for each
-frame of an animation, and once for each scan of a progressive JPEG. Libraries of pictures are not used here: some
-reserve memory for all pixels as soon as they open a file.
+frame of an animation, and once for each scan of a progressive JPEG. The profile of colours in a PNG is compressed, and
+counts as the pixels that take as long. Libraries of pictures are not used here: some reserve memory for all pixels as
+soon as they open a file.
 """
 
 import binascii
@@ -16,6 +17,8 @@ WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xDB)}  # markers without a length, t
 USUAL_SCANS = 10  # of a progressive JPEG: as many are counted once
 MOST_PARTS = 20_000  # segments before the size, or blocks of a GIF
 SLOW_PNG = 3  # times the time of another PNG, if it is interlaced or has 16 bits
+COMPRESSED = (b"iCCP", b"zTXt", b"iTXt")  # the profile and the texts of a PNG
+UNPACKED = 130  # pixels that take as long as to unpack one byte, which becomes up to 1032 bytes
 
 
 def pixels(kind: str, data: str) -> int | None:
@@ -39,8 +42,24 @@ def pixels(kind: str, data: str) -> int | None:
 def _png(content):
     if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR":
         raise ValueError
-    is_slow = content[24] == 16 or content[28] == 1
-    return *struct.unpack_from(">II", content, 16), max(1, content.count(b"fcTL")) * (SLOW_PNG if is_slow else 1)
+    width, height = struct.unpack_from(">II", content, 16)
+    if not width * height:
+        raise ValueError
+    frames, is_slow = max(1, content.count(b"fcTL")), content[24] == 16 or content[28] == 1
+    return width * height * frames * (SLOW_PNG if is_slow else 1) + UNPACKED * _compressed(content), 1, 1
+
+
+def _compressed(content):
+    """Return the number of bytes of a PNG that are neither pixels nor written as they are."""
+    at, number = 8, 0
+    for _ in range(MOST_PARTS):
+        if at + 8 > len(content):  # a browser shows a file that is cut
+            return number
+        length, part = struct.unpack_from(">I4s", content, at)
+        if part in COMPRESSED:
+            number += min(length, len(content) - at)
+        at += 12 + length
+    raise ValueError
 
 
 def _jpeg(content):

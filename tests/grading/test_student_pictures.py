@@ -70,6 +70,15 @@ def test_a_gif_counts_as_its_first_frame_to_which_browsers_enlarge_it():
     assert pixels("image/gif", encoded(content)) == SIZE[0] * SIZE[1]
 
 
+def test_a_profile_that_unpacks_to_millions_of_bytes_counts_as_the_pixels_that_take_as_long():
+    few, many = (drawn("image/png", {"icc_profile": bytes(size)}) for size in (500, 50_000_000))
+    assert len(many) < 60_000
+    assert pixels("image/png", encoded(few)) < 2 * SIZE[0] * SIZE[1]
+    assert 5_000_000 < pixels("image/png", encoded(many)) < PAGE_PIXELS
+    page = rendered("![](attachment:a.png) " * 50, {"a.png": {"image/png": encoded(many)}}, {})
+    assert 0 < page.count("<img") < 20
+
+
 def test_each_scan_of_a_jpeg_beyond_the_usual_number_is_one_more_drawing():
     content = drawn("image/jpeg", {"progressive": True})
     scan = content[content.rindex(b"\xff\xda") : -2]
