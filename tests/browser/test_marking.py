@@ -186,7 +186,7 @@ def test_letters_that_are_kerned_keep_a_browser_no_longer_than_others(chromium, 
     def seconds(word):
         page = chromium.new_page(viewport={"width": 700, "height": 900})
         begin = time.monotonic()
-        quotes = "<blockquote>" * 8
+        quotes = "<blockquote>" * 8 + "<h1>"
         page.set_content(
             f"<style>{style}</style><div class={box} style='font-family: sans-serif'>{quotes}{word * 3000}"
         )
