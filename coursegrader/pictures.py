@@ -15,6 +15,7 @@ PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 NO_FRAME = {0xC4, 0xC8, 0xCC}  # between 0xC0 and 0xCF, where the other markers of a JPEG begin a frame
 WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xDB)}  # markers without a length, the end, and the pixels
 USUAL_SCANS = 10  # of a progressive JPEG: as many are counted once
+MOST_PICTURES = 10  # in a JPEG: small ones for lists, and that of the brightness for bright screens
 MOST_PARTS = 20_000  # segments before the size, or blocks of a GIF
 SLOW_PNG = 3  # times the time of another PNG, if it is interlaced or has 16 bits
 COMPRESSED = (b"iCCP", b"zTXt", b"iTXt")  # the profile and the texts of a PNG
@@ -53,7 +54,7 @@ def _compressed(content):
     """Return the number of bytes of a PNG that are neither pixels nor written as they are."""
     at, number = 8, 0
     for _ in range(MOST_PARTS):
-        if at + 8 > len(content):  # a browser shows a file that is cut
+        if not content[at + 4 : at + 8].isalpha():  # the end; a browser shows a file that is cut
             return number
         length, part = struct.unpack_from(">I4s", content, at)
         if part in COMPRESSED:
@@ -63,16 +64,25 @@ def _compressed(content):
 
 
 def _jpeg(content):
-    if content[:3] != b"\xff\xd8\xff":
+    """Return the number of pixels of all pictures in the file: a browser draws that of the brightness, too."""
+    if content[:3] != b"\xff\xd8\xff" or content.count(b"\xff\xd8\xff") > MOST_PICTURES:
         raise ValueError
-    at = 2
+    begins = [found.start() for found in re.finditer(rb"\xff\xd8\xff", content)]
+    return sum(_frame(content, begin) for begin in begins), 1, 1
+
+
+def _frame(content, at):
+    """Return the number of pixels of the picture that begins here in a JPEG."""
+    at += 2
     for _ in range(MOST_PARTS):
         start, marker = content[at], content[at + 1]
         if start != 0xFF or marker in WITHOUT_LENGTH:
             raise ValueError
         if 0xC0 <= marker <= 0xCF and marker not in NO_FRAME:
             height, width = struct.unpack_from(">HH", content, at + 5)
-            return width, height, content.count(b"\xff\xda") // USUAL_SCANS
+            if not width * height:
+                raise ValueError
+            return width * height * max(1, content.count(b"\xff\xda") // USUAL_SCANS)
         if marker == 0xFF:
             at += 1
         else:

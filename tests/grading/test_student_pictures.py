@@ -70,6 +70,15 @@ def test_a_gif_counts_as_its_first_frame_to_which_browsers_enlarge_it():
     assert pixels("image/gif", encoded(content)) == SIZE[0] * SIZE[1]
 
 
+def test_the_pictures_within_a_jpeg_count_as_well():
+    small, large = (drawn("image/jpeg", {}, size) for size in (SIZE, (4000, 3000)))
+    assert pixels("image/jpeg", encoded(small + large)) == SIZE[0] * SIZE[1] + 12_000_000
+    photograph = drawn("image/jpeg", {"exif": b"Exif\0\0" + small})
+    assert pixels("image/jpeg", encoded(photograph)) == 2 * SIZE[0] * SIZE[1]
+    assert pixels("image/jpeg", encoded(small + large[:2] + b"\xff\0" + large[2:])) is None
+    assert pixels("image/jpeg", encoded(11 * small)) is None
+
+
 def test_a_profile_that_unpacks_to_millions_of_bytes_counts_as_the_pixels_that_take_as_long():
     few, many = (drawn("image/png", {"icc_profile": bytes(size)}) for size in (500, 50_000_000))
     assert len(many) < 60_000
