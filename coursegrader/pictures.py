@@ -12,6 +12,7 @@ import struct
 
 PAGE_PIXELS = 100_000_000  # of all pictures on a page, as in 8 photographs of a telephone: 3 seconds in a browser
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PNG = b"\x89PNG\r\n\x1a\n"
 NO_FRAME = {0xC4, 0xC8, 0xCC}  # between 0xC0 and 0xCF, where the other markers of a JPEG begin a frame
 WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xDB)}  # markers without a length, the end, and the pixels
 USUAL_SCANS = 10  # of a progressive JPEG: as many are counted once
@@ -41,7 +42,7 @@ def pixels(kind: str, data: str) -> int | None:
 
 
 def _png(content):
-    if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR":
+    if content[:8] != PNG or content.count(PNG) > 1 or content[12:16] != b"IHDR":
         raise ValueError
     width, height = struct.unpack_from(">II", content, 16)
     if not width * height:

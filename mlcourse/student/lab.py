@@ -152,7 +152,7 @@ def read_progress(path):
     except StudentError as error:
         return f"`{path.name}`: {str(error).removeprefix(f'{path} ')}: `mlcourse update` tells what to do"
     # The page opens by itself: nothing that acts or is fetched comes into it from a notebook that may be of others
-    opening = re.sub(r"[<>]|!(?=[<>]*\[)", "", "\n".join(cell["source"] for cell in cells[:5]))
+    opening = re.sub(r"[<>]|!(?=[<>!]*\[)", "", "\n".join(cell["source"] for cell in cells[:5]))
     title = re.search(r"^# (Lab \d+ · .+)$", opening, re.M)
     rows = [line for line in opening.splitlines() if line.startswith("| **") and line.endswith("|")]
     facts = {name: text.rstrip() for name, _, text in (row[4:-1].partition("** | ") for row in rows)}

@@ -131,7 +131,7 @@ def test_a_pipe_in_the_place_of_a_lab_keeps_nobody_waiting(labs):
 
 
 @pytest.mark.parametrize(
-    "text", ["![x](//elsewhere/x)", "!<[x](//elsewhere/x)", "<button data-commandlinker-command='a'>b"]
+    "text", ["![x](//elsewhere/x)", "!<!![x](//elsewhere/x)", "<button data-commandlinker-command='a'>b"]
 )
 def test_nothing_that_acts_or_is_fetched_comes_from_a_lab_into_the_page(labs, text):
     path = labs / LABS[0] / f"{LABS[0]}.ipynb"

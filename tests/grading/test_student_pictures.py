@@ -79,6 +79,11 @@ def test_the_pictures_within_a_jpeg_count_as_well():
     assert pixels("image/jpeg", encoded(11 * small)) is None
 
 
+def test_a_png_with_another_within_is_none():
+    content = drawn("image/png", {})
+    assert pixels("image/png", encoded(content + content)) is None
+
+
 def test_a_profile_that_unpacks_to_millions_of_bytes_counts_as_the_pixels_that_take_as_long():
     few, many = (drawn("image/png", {"icc_profile": bytes(size)}) for size in (500, 50_000_000))
     assert len(many) < 60_000
