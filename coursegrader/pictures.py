@@ -35,10 +35,9 @@ def pixels(kind: str, data: str) -> int | None:
     """
     try:
         content = binascii.a2b_base64(re.sub(r"\s+", "", data), strict_mode=True)
-        width, height, times = SIZES[kind](content)
+        return PIXELS[kind](content) or None
     except (KeyError, IndexError, ValueError, struct.error):
         return None
-    return width * height * max(1, times) or None
 
 
 def _png(content):
@@ -48,7 +47,7 @@ def _png(content):
     if not width * height:
         raise ValueError
     frames, is_slow = max(1, content.count(b"fcTL")), content[24] == 16 or content[28] == 1
-    return width * height * frames * (SLOW_PNG if is_slow else 1) + UNPACKED * _compressed(content), 1, 1
+    return width * height * frames * (SLOW_PNG if is_slow else 1) + UNPACKED * _compressed(content)
 
 
 def _compressed(content):
@@ -66,10 +65,10 @@ def _compressed(content):
 
 def _jpeg(content):
     """Return the number of pixels of all pictures in the file: a browser draws that of the brightness, too."""
-    if content[:3] != b"\xff\xd8\xff" or content.count(b"\xff\xd8\xff") > MOST_PICTURES:
-        raise ValueError
     begins = [found.start() for found in re.finditer(rb"\xff\xd8\xff", content)]
-    return sum(_frame(content, begin) for begin in begins), 1, 1
+    if begins[:1] != [0] or len(begins) > MOST_PICTURES:
+        raise ValueError
+    return sum(_frame(content, begin) for begin in begins)
 
 
 def _frame(content, at):
@@ -92,7 +91,7 @@ def _frame(content, at):
 
 
 def _gif(content):
-    """Return the size of the screen, which browsers enlarge to the first frame, and the number of frames."""
+    """Return the pixels of all frames on the screen, which browsers enlarge to the first frame."""
     if content[:6] not in (b"GIF87a", b"GIF89a"):
         raise ValueError
     width, height, flags = struct.unpack_from("<HHB", content, 6)
@@ -112,9 +111,7 @@ def _gif(content):
             if blocks > len(content) / 100 + MOST_PARTS:
                 raise ValueError
         at += 1
-    if not frames:
-        raise ValueError
-    return width, height, frames
+    return width * height * frames
 
 
 def _table(flags):
@@ -127,12 +124,12 @@ def _webp(content):
         raise ValueError
     form = content[12:16]
     if form == b"VP8X":
-        return 1 + _number(content, 24, 3), 1 + _number(content, 27, 3), content.count(b"ANMF")
+        return (1 + _number(content, 24, 3)) * (1 + _number(content, 27, 3)) * max(1, content.count(b"ANMF"))
     if form == b"VP8L" and content[20] == 0x2F:
         bits = _number(content, 21, 4)
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF), 1
+        return (1 + (bits & 0x3FFF)) * (1 + (bits >> 14 & 0x3FFF))
     if form == b"VP8 " and content[23:26] == b"\x9d\x01\x2a":
-        return _number(content, 26, 2) & 0x3FFF, _number(content, 28, 2) & 0x3FFF, 1
+        return (_number(content, 26, 2) & 0x3FFF) * (_number(content, 28, 2) & 0x3FFF)
     raise ValueError
 
 
@@ -143,4 +140,4 @@ def _number(content, at, size):
     return int.from_bytes(part, "little")
 
 
-SIZES = dict(zip(PICTURE_TYPES, (_png, _jpeg, _gif, _webp), strict=True))
+PIXELS = dict(zip(PICTURE_TYPES, (_png, _jpeg, _gif, _webp), strict=True))
