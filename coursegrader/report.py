@@ -378,7 +378,7 @@ def _pairs(read, stub, model, titles, chosen):
         exercises = []
         for one in pair.exercises:
             others = stub.get(one.grade_id, ""), model.get(one.grade_id, "")
-            sides = [(student, _own_lines(code[student][one.grade_id], *others)) for student in pair.students]
+            sides = [(student, _shown(_own_lines(code[student][one.grade_id], *others))) for student in pair.students]
             title = titles.get(one.grade_id, one.grade_id)
             exercises.append({"title": title, "alike": one.alike, "others": one.others, "sides": sides})
         rows.append({"students": pair.students, "exercises": exercises})
@@ -392,13 +392,21 @@ def _own_lines(source, stub, model):
     """
     given = {line for line in stub.splitlines() if not line.startswith(("def ", "class "))}
     solution = {_packed(line) for line in model.splitlines()} - {_packed(line) for line in stub.splitlines()} - {""}
-    own = [line[:200] for line in source.translate(sanitizer.NAMED).splitlines() if line not in given]
+    source = sanitizer.legible(source).translate(sanitizer.NAMED)
+    own = [line[:200] for line in source.splitlines() if line not in given]
     parts, more = [], len(own) - MOST_LINES
     for of_model, group in itertools.groupby(own[:MOST_LINES], lambda line: _packed(line) in solution):
         lines = list(group)
         remark = f"… {count(len(lines), 'line')} as in the model solution"
         parts.append(("", remark) if of_model else ("\n".join(lines), ""))
     return parts + [("", f"… and {more} more lines")] * (more > 0)
+
+
+def _shown(parts):
+    """Return the HTML of parts of code with their remarks."""
+    code, remark = Markup("<code>{}</code>"), Markup("<em>{}</em>")
+    shown = "".join((code.format(one) if one else "") + (remark.format(after) if after else "") for one, after in parts)
+    return Markup(sanitizer.in_blocks(shown))
 
 
 def _packed(line):

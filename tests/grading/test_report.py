@@ -388,6 +388,26 @@ def test_an_instructor_sets_which_pairs_the_report_lists(tmp_path):
     assert [listed(), listed(most=0), listed(least_rarity=0, least_alike=0, most=2)] == [1, 0, 2]
 
 
+def test_comments_of_a_pair_in_letters_that_turn_the_line_stand_in_blocks_that_a_browser_can_set(tmp_path):
+    room = Classroom(tmp_path)
+    room.add_lab(LAB, {"mean-1": 1})
+    turning = "\n".join(f"{OWN[3]}  # " + "\u05d0a" * 99 for _ in range(55))
+    for number, body in enumerate([*OWN, f"{OWN[3]}\n{turning}", f"{OWN[3]}\n{turning}"]):
+        room.hand_in(LAB, f"s{number}", {"mean-1": 1})
+        room.write_autograded(LAB, f"s{number}", {"mean": answer(body)})
+    page = BeautifulSoup(write_report(LAB, room.root, room.gradebook).read_text("utf-8"), "html.parser")
+    sides = page.select(".sides pre")
+    assert len(sides) == 2
+    for side in sides:
+        letters = [0]
+        for one in side.descendants:
+            if one.name == "div":
+                letters.append(0)
+            elif not one.name:
+                letters[-1] += len(re.findall(r"[^\x00-\x7f]", one))
+        assert sum(letters) > 1200 and max(letters) <= 1000
+
+
 def test_similar_answers_stand_side_by_side_without_what_was_given_and_the_model_solution(tmp_path):
     room = Classroom(tmp_path)
     room.add_lab(LAB, {"mean-1": 1})
