@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, pixels
+from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, picture
 
 MESSAGE_CHARACTERS = 4000
 OUTPUT_BYTES = 8 * 2**20  # of a cell, as JSON
@@ -194,7 +194,7 @@ def parsed(text: bytes) -> object:
 def checked_outputs(outputs: object) -> list[dict]:
     """Return the outputs of a student's cell; raise `Malformed` if they are not of nbformat's form.
 
-    A display keeps only the kinds that are shown, pictures if they are some, and no metadata.
+    A display keeps only the kinds that are shown, pictures as `picture` returns them, and no metadata.
     """
     # Not isinstance: a proxy may pass for something else
     if type(outputs) is not list or len(outputs) > MOST_OUTPUTS or not all(type(output) is dict for output in outputs):
@@ -212,7 +212,8 @@ def checked_outputs(outputs: object) -> list[dict]:
             raise Malformed("an output that is not well formed")
         if "data" in output:
             shown = {key: output["data"][key] for key in SHOWN if type(output["data"].get(key)) is str}
-            output["data"] = {key: text for key, text in shown.items() if key not in PICTURE_TYPES or pixels(key, text)}
+            pictures = {kind: picture(kind, shown.pop(kind)) for kind in PICTURE_TYPES if kind in shown}
+            output["data"] = shown | {kind: one.data for kind, one in pictures.items() if one}
             output["metadata"] = {}
         if "execution_count" in output:
             output["execution_count"] = None  # the cell has the number
@@ -240,7 +241,8 @@ class OutputBudget:
 def area_of(output):
     """Return the number of pixels of the pictures that an output shows."""
     data = output.get("data", {})
-    return sum(pixels(kind, data[kind]) or 0 for kind in PICTURE_TYPES if kind in data)
+    pictures = (picture(kind, data[kind]) for kind in PICTURE_TYPES if kind in data)
+    return sum(one.pixels for one in pictures if one)
 
 
 def size_of(thing):

@@ -28,7 +28,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, pixels
+from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, picture
 
 TEXT_CHARACTERS = 50_000  # of a written answer
 PAGE_TEXT_CHARACTERS = 200_000  # of all texts in Markdown of a page
@@ -318,7 +318,7 @@ def _attribute(tag, name, value):
     if name == "href":
         return value if LINK.fullmatch(value) and not HUB.search(unquote(value)) else None
     if name == "src":
-        return value if _pixels(value) else None
+        return _embedded(value)[0]
     if name in ("start", "colspan", "rowspan"):
         return value if NUMBER.fullmatch(value) else None
     return value
@@ -343,12 +343,11 @@ def _picture(parts, attachments, seen, left):
         given = attachments.get(key) if isinstance(attachments.get(key), Mapping) else {}
         source = next((f"data:{kind};base64,{given[kind]}" for kind in PICTURE_TYPES if kind in given), "")
         seen.add(f"attachment:{key}")
-    data = re.sub(r"\s+", "", source)
-    size = _pixels(data)
-    if size and size > left["pixels"]:
+    data, pixels = _embedded(source)
+    if pixels > left["pixels"]:
         return f"<em>[{what} is too large: all pictures together may have {PAGE_PIXELS // 10**6} million pixels.]</em>"
-    if size:
-        left["pixels"] -= size
+    if data:
+        left["pixels"] -= pixels
         return f'<img src="{html.escape(data)}" alt="{alt}">'
     if MISSING in seen:  # otherwise five characters of a text could give two hundred
         return f"<em>[{what} is missing.]</em>"
@@ -359,10 +358,11 @@ def _picture(parts, attachments, seen, left):
     )
 
 
-def _pixels(address):
-    """Return the number of pixels of the picture whose data an address holds, or None."""
+def _embedded(address):
+    """Return the address with the data of a picture that a page shows, or None, and its number of pixels."""
     start = DATA.match(address)
-    return start and pixels(start[1].lower(), address[start.end() :])
+    shown = start and picture(start[1].lower(), address[start.end() :])
+    return (f"data:{start[1].lower()};base64,{shown.data}", shown.pixels) if shown else (None, 0)
 
 
 # Markdown

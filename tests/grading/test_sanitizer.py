@@ -17,7 +17,7 @@ import pytest
 from jinja2 import Environment
 from markdown_it import MarkdownIt
 
-from coursegrader import sanitizer
+from coursegrader import pictures, sanitizer
 from coursegrader.formulas import mathml
 from coursegrader.preprocessors import PAGE_CHARACTERS, ShowWithinLimits
 from coursegrader.protocol import NOTEBOOK_OUTPUTS, OutputBudget
@@ -98,7 +98,8 @@ def test_a_picture_that_was_pasted_into_an_answer_is_shown(kind):
     data = picture(kind)
     attachments = {"my picture.png": {f"image/{kind}": data}}
     page = rendered("![a plot](attachment:my%20picture.png)", attachments)
-    assert page.strip() == f'<p><img src="data:image/{kind};base64,{data}" alt="a plot"></p>'
+    shown = pictures.picture(f"image/{kind}", data).data
+    assert page.strip() == f'<p><img src="data:image/{kind};base64,{shown}" alt="a plot"></p>'
     assert rendered('<img src="attachment:my picture.png" alt="a plot" width="300"/>', attachments) == page
 
 
