@@ -16,6 +16,7 @@ PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MOST_PARTS = 20_000  # chunks, segments or blocks of a file
 SLOW_PNG = 3  # times the time of another PNG, if it is interlaced or has 16 bits
 USUAL_SCANS = 10  # of a progressive JPEG: as many are counted once
+UNIT = 32  # pixels of the largest unit of a JPEG: each is drawn as a whole
 
 PNG_PARTS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"fcTL", b"fdAT"}
 WEBP_PARTS = {b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"}  # after the first
@@ -79,13 +80,13 @@ def _jpeg(content):
     for _ in range(MOST_PARTS):
         found = MARKER.match(content, at)
         if not found or found[1][0] == END or found.end() + 2 > len(content):  # a browser shows a file that is cut
-            return [*kept, b"\xff\xd9"], (size or 0) * max(1, scans // USUAL_SCANS)
+            return [*kept, b"\xff\xd9"], (size or 0) * max(USUAL_SCANS, scans) // USUAL_SCANS
         marker, at = found[1][0], found.end()
         (length,) = struct.unpack_from(">H", content, at)
         end, start = at + length, SEGMENTS.get(marker, b"")
         if marker in FRAMES and size is None:
             height, width = struct.unpack_from(">HH", content, at + 3)
-            size = width * height
+            size = -(-width // UNIT) * UNIT * -(-height // UNIT) * UNIT
         elif marker == SCAN and size is not None:
             found = OTHER_MARKER.search(content, end)
             end, scans = found.start() if found else len(content), scans + 1

@@ -11,7 +11,7 @@ from coursegrader.pictures import PAGE_PIXELS, PICTURE_TYPES, picture
 from coursegrader.protocol import CUT_OFF, OutputBudget, checked_outputs
 from coursegrader.sanitizer import clean, clean_output, legible, rendered
 
-SIZE = (300, 200)
+SIZE = (320, 192)
 TWO = {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")]}
 WAYS = [
     ("image/png", {}),
@@ -141,6 +141,11 @@ def test_nothing_is_shown_but_the_pixels(kind, options):
 def test_a_picture_after_the_end_of_another_is_not_shown(kind):
     content = drawn(kind, {})
     assert file_shown(kind, content + drawn(kind, {}, (9000, 9000))) == content
+
+
+def test_a_jpeg_counts_as_many_pixels_as_the_units_that_are_drawn():
+    assert pixels("image/jpeg", encoded(drawn("image/jpeg", {}, (1, 4096)))) == 32 * 4096
+    assert pixels("image/jpeg", encoded(drawn("image/jpeg", {}, (4000, 3001)))) == 4000 * 3008
 
 
 def test_each_scan_of_a_jpeg_beyond_the_usual_number_is_one_more_drawing():
