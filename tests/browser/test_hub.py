@@ -684,7 +684,7 @@ def test_the_export_names_the_whole_class(feedback, people, class_of_40):
         rows = {row["Student"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {one.name for one in class_of_40.values()}
     nothing = {number for number, one in class_of_40.items() if "handed in nothing" in rows[one.name].values()}
-    assert nothing == set(class_of_40) - COLLECTED
+    assert nothing == {NOTHING, ABSENT}
 
 
 def test_a_student_reads_neither_the_others_work_nor_the_solutions_nor_the_gradebook(feedback, people, prefix):
