@@ -439,8 +439,7 @@ def test_a_lab_goes_from_its_release_to_the_feedback_by_ngshare(class_of_three, 
         assert page.read_bytes() == lab.feedback(student.name).read_bytes()
     hand_in("ada.", [f"{LAB}.ipynb"], token, ivy)
     said = ivy.run("nbgrader", "release_feedback", LAB)
-    assert "Released the feedback of 2 students" in said
-    assert "not released, since 'ada' and 'ada.' would both be student ada" in said
+    assert "Released the feedback of 3 students" in said and "not released" not in said  # the folder has ada's name
 
 
 @pytest.mark.nightly
