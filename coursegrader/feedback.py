@@ -214,9 +214,8 @@ class Shown:
             picture = sanitizer.clean(tag, left=self.left)
             if kind in data and picture.startswith("<img"):
                 return Markup(picture)
-        for kind in ("text/markdown", "text/latex"):
-            if kind in data:
-                return Markup('<div class="text">{}</div>').format(self.text(data[kind]))
+        if "text/markdown" in data:
+            return Markup('<div class="text">{}</div>').format(self.text(data["text/markdown"]))
         return _printed(data.get("text/plain", "[an output that cannot be shown here]"))
 
 

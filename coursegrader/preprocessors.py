@@ -187,6 +187,8 @@ class ShowWithinLimits(NbGraderPreprocessor):
         if len(page) > min(sanitizer.HTML_CHARACTERS, self.left) or "sk-top-container" in page:
             del data["text/html"]
             data.setdefault("text/plain", "[a table or the like that is too long to be shown]")
+        if "text/latex" in data:  # nbconvert would show it as it is
+            data["text/markdown"] = data.pop("text/latex")
         for kind in [kind for kind in data if kind.startswith("text/")]:
             most = sanitizer.HTML_CHARACTERS if kind == "text/html" else OUTPUT_CHARACTERS
             data[kind] = self.fitted(data[kind], most)

@@ -548,6 +548,10 @@ def test_many_cells_together_do_not_make_a_page_that_no_browser_opens():
 
 
 @pytest.mark.nightly
+def test_a_formula_that_a_cell_shows_is_shown_as_one_in_a_text():
+    assert shown(display(latex="$a$", plain="a"))[0].data == {"text/markdown": "$a$", "text/plain": "a"}
+
+
 def test_outputs_without_end_do_not_make_a_page_that_no_browser_opens():
     cells = [nbformat.v4.new_code_cell(outputs=[nbformat.from_dict(display(plain=""))] * 200) for _ in range(240)]
     cells.append(nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("error", evalue="the hint")]))
