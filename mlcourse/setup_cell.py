@@ -52,8 +52,9 @@ if importlib.util.find_spec("mlcourse") is None:
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
     sys.path.insert(0, str(course))"""
 
-# What may stand in a field of SOURCE: part of a line, and in code no call
-_FIELDS = defaultdict(lambda: r"[^\r\n()]*", title=r"[^\r\n]*", path=r"\S*", version=r"[^\r\n]*")
+# What may stand in a field of SOURCE: part of a line, and in code no call. IPython ends lines at more than \r and \n
+_CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+_FIELDS = defaultdict(lambda: rf"[^{_CONTROL}()]*", title=rf"[^{_CONTROL}]*", path=r"\S*", version=rf"[^{_CONTROL}]*")
 _FULL = re.compile(
     "".join(_FIELDS[part] if at % 2 else re.escape(part) for at, part in enumerate(re.split(r"\{(\w+)\}", SOURCE)))
 )

@@ -177,9 +177,12 @@ def test_a_cell_that_only_begins_like_the_one_that_fetches_the_course_is_shown(r
         fetches[: fetches.index("import")] + "mse = 0.1",
         f"{fetches}\nmse = 0.2",
         fetches.replace("[", "[mse(3), ", 1),
+        # IPython ends lines here, and these begin a command and a line of code
+        *(fetches.replace("\n", f"{end}%pwd{end}mse = 0.3\n", 1) for end in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"),
     ]
     page = text_of(write(root, [*map(nbformat.v4.new_code_cell, own), *CELLS])).replace(" ", "")
     assert all(text in page for text in ("mse=0.1", "mse=0.2", "mse(3)"))
+    assert page.count("mse=0.3") == 8
 
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
