@@ -47,6 +47,7 @@ FORMULA_OVERHEAD = 40  # characters that each formula counts besides its own
 SPANNED_CELLS = 2000  # of a table in HTML: the time for a cell that spans many others is quadratic in their number
 PLACES_PER_CELL = 3
 LINK_CHARACTERS = 2000
+ALT_CHARACTERS = 250  # of the words that stand for a picture, which a browser shows of one that it cannot draw
 BLOCK_LETTERS = 1000  # other than those that ASCII prints, until a new block begins (`in_blocks`)
 GROWTH = 10
 MISSING = "a picture is missing"
@@ -278,22 +279,22 @@ def in_blocks(page: str) -> str:
         return page
     letters, open_tags, pieces = 0, [], TAG.split(page)
 
-    def counted(letter):
+    def counted(piece, number=1):
         nonlocal letters
-        letters += 1
+        letters += number
         if letters < BLOCK_LETTERS:
-            return letter[0]
+            return piece
         letters = 0
         inline = [*takewhile(lambda tag: tag[0] in INLINE, reversed(open_tags))]
         ends, begins = "".join(f"</{name}>" for name, _ in inline), "".join(tag for _, tag in reversed(inline))
         if len(begins) > BLOCK_LETTERS:
             del open_tags[-len(inline) :]
             begins = ""
-        return f"{letter[0]}{ends}<div></div>{begins}"
+        return f"{piece}{ends}<div></div>{begins}"
 
     for place, piece in enumerate(pieces):
         if place % 2 == 0:
-            pieces[place] = OTHER_LETTER.sub(counted, piece)
+            pieces[place] = OTHER_LETTER.sub(lambda letter: counted(letter[0]), piece)
         elif (tag := TOKEN.fullmatch(piece)) and tag[2]:
             name, names = tag[2].lower(), [name for name, _ in open_tags]
             if not tag[1] and name not in EMPTY:
@@ -302,6 +303,8 @@ def in_blocks(page: str) -> str:
                 del open_tags[len(names) - 1 - names[::-1].index(name) :]
             if name in BLOCKS and INLINE.isdisjoint(names):
                 letters = 0
+            if name == "img":  # a browser shows the words of one that it cannot draw
+                pieces[place] = counted(piece, len(OTHER_LETTER.findall(piece)))
     return "".join(pieces)
 
 
@@ -332,7 +335,7 @@ def _picture(parts, attachments, seen, left):
 
     A picture can be missing, already shown (`seen`), or have more pixels than are `left`.
     """
-    source, alt = parts.get("src", "").strip(), html.escape(parts.get("alt", ""))
+    source, alt = parts.get("src", "").strip(), html.escape(legible(parts.get("alt", ""))[:ALT_CHARACTERS])
     name = "" if source.startswith("data:") else source.removeprefix("attachment:")[:80]
     what = f"The picture {html.escape(name)}" if name else "A picture"
     if source.startswith("attachment:"):

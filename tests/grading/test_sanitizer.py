@@ -548,6 +548,14 @@ def test_many_cells_together_do_not_make_a_page_that_no_browser_opens():
 
 
 @pytest.mark.nightly
+def test_the_words_of_pictures_that_a_browser_cannot_draw_are_as_few_as_those_of_a_block():
+    tag = f'<img src="data:image/png;base64,{PIXEL}" alt="{{}}">'
+    assert clean(tag.format("a\u0628" * 90_000)).count("\u0628") <= 250
+    assert clean(tag.format("e" + "&#769;" * 200)).count("\u0301") <= 20
+    page = clean(f"<p>a <b>bold {tag.format('ö' * 240) * 30}</b></p>")
+    assert page.count("<div></div>") == page.count("</b><div></div><b>") == 6
+
+
 def test_a_formula_that_a_cell_shows_is_shown_as_one_in_a_text():
     assert shown(display(latex="$a$", plain="a"))[0].data == {"text/markdown": "$a$", "text/plain": "a"}
 
