@@ -170,6 +170,13 @@ def test_the_page_fits_and_asks_nobody_else(page, server, width):
     assert page.locator(".scheme math").count() == 1
 
 
+def test_an_answer_without_end_leaves_room_for_the_others(page):
+    page.evaluate("document.querySelector('article .text').insertAdjacentHTML('beforeend', '<h1>a</h1>'.repeat(12000))")
+    assert page.evaluate("document.documentElement.scrollHeight") < 30_000
+    page.locator("article .text").first.evaluate("one => one.scrollTo(0, one.scrollHeight)")
+    assert page.locator("article h1").last.is_visible()
+
+
 @pytest.mark.parametrize(
     ("sheet", "box"),
     [
