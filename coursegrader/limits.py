@@ -28,6 +28,7 @@ from coursegrader.protocol import Limits
 GROUPS = Path("/sys/fs/cgroup")
 EVENTS = ["memory.oom_control", "memory.failcnt", "memory.events"]  # the first two of version 1
 LOOK_SECONDS = 0.25
+STOPS = 200  # lists of processes until all are stopped; one that waits for a stopped child is not
 COUNT_SECONDS = 3  # a process that changes its mappings all the time keeps whoever counts its memory waiting
 TABLES = (b"VmPTE:",)  # page tables: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
@@ -177,7 +178,7 @@ class Supervisor:
                 reason = f"more than {self.limits.memory:g} GB of memory" if held else UNCOUNTED
         self.looks += 1
         if reason:
-            end(started, self.pid)
+            send(started, self.pid, signal.SIGKILL)
         if counting.is_alive():
             counting.join(COUNT_SECONDS)  # nothing keeps it waiting any more
         return reason
@@ -186,10 +187,30 @@ class Supervisor:
         """Return whether processes exceed the limit of memory together."""
         most = self.limits.memory_bytes
         # The first sum counts shared memory in each process; the second counts it once but takes longer
-        if exceeds(map(resident, started), most) and exceeds(map(proportional, started), most):
-            return True
+        if exceeds(map(resident, started), most):
+            with self.stopped() as stopped:
+                if exceeds(map(proportional, stopped), most):
+                    send(stopped, self.pid, signal.SIGKILL)
+                    return True
         # Counting mappings takes long, and processes that come and go are missed meanwhile
         return self.looks % 8 == 0 and exceeds(map(mappings, started), most / MAPPING_BYTES)
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """Stop the processes of the submission: one that ends while others are counted hands its memory to a child."""
+        stopped = set()
+        try:
+            for _ in range(STOPS):
+                are_at_rest = all(map(is_at_rest, stopped))  # before the list: who is not can still start a child
+                others = {*below(self.pid)} - self.own - stopped
+                if are_at_rest and not others:
+                    break
+                send(others, self.pid, signal.SIGSTOP)
+                stopped |= others
+                time.sleep(0.001)
+            yield stopped
+        finally:
+            send(stopped, self.pid, signal.SIGCONT)
 
 
 def exceeds(amounts: Iterable[float], most: float) -> bool:
@@ -197,8 +218,8 @@ def exceeds(amounts: Iterable[float], most: float) -> bool:
     return any(total > most for total in itertools.accumulate(amounts))
 
 
-def end(pids: Iterable[int], ancestor: int) -> None:
-    """End the processes that descend from another one, but no process that has taken over the number of one."""
+def send(pids: Iterable[int], ancestor: int, number: signal.Signals) -> None:
+    """Send a signal to the processes that descend from another one, and to none that took over the number of one."""
     found = []
     for pid in pids:
         try:
@@ -207,8 +228,8 @@ def end(pids: Iterable[int], ancestor: int) -> None:
             continue
         except OSError:  # the kernel or a container has no such handles, or there are too many
             handle = None
-        # Ask only now, since the handle may be that of a process that took over the number, and before any is ended,
-        # since its children would no longer descend from the other one
+        # Ask only now, since the handle may be that of a process that took over the number, and before any gets the
+        # signal: of one that it ends, the children would no longer descend from the other one
         if descends(pid, ancestor):
             found.append((pid, handle))
         elif handle is not None:
@@ -216,9 +237,9 @@ def end(pids: Iterable[int], ancestor: int) -> None:
     for pid, handle in found:
         with contextlib.suppress(OSError):
             if handle is None:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
             else:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                signal.pidfd_send_signal(handle, number)
     for _, handle in found:
         if handle is not None:
             os.close(handle)
@@ -255,6 +276,15 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 found += [int(word) for word in thread.read_text().split()]
     return found
+
+
+def is_at_rest(pid):
+    """Return whether all threads of a process are stopped, or have ended."""
+    for thread in threads(pid):
+        with contextlib.suppress(OSError):
+            if (thread / "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X"):
+                return False
+    return True
 
 
 def resident(pid):

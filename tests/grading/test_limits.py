@@ -92,6 +92,24 @@ def test_children_that_hold_too_much_together_are_ended(watched):
     assert reason.endswith("GB of memory") and left == 0
 
 
+def test_memory_that_processes_hand_on_to_children_all_the_time_counts(watched):
+    # Those whose parents have ended become children of the program, as in the sandbox of its first process
+    prepare = "import ctypes, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nctypes.CDLL(None).prctl(36, 1)"
+    on = "        while os.fork() == 0: pass\n        os._exit(0)"
+    hold = f"held = hold(mmap.MAP_PRIVATE, 300 * 2**20)\n        os.write(1, b'x')\n{on}"
+    reason, left = watched(3, prepare, hold)
+    assert reason.endswith("GB of memory") and left == 0
+
+
+def test_children_are_not_kept_stopped_if_they_hold_no_more_than_they_may(watched):
+    look = "held = hold(mmap.MAP_SHARED, 200 * 2**20)"
+    assert watched(4, prepare=look, hold="sum(held[::4096])") == (None, 4)
+    states = [
+        Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] for pid in limits.below(os.getpid())
+    ]
+    assert "T" not in states
+
+
 def test_memory_that_can_be_shared_counts(watched):
     reason, left = watched(4, hold="held = hold(mmap.MAP_SHARED, 120 * 2**20)")
     assert reason.endswith("GB of memory") and left == 0
@@ -141,7 +159,7 @@ def test_who_was_ended_since_the_memory_could_not_be_counted_is_graded_once_more
         is_of_tests = supervisor.limits.memory < Limits().memory
         if not started or is_of_tests or time.monotonic() < begin + 10:
             return None
-        limits.end(started, supervisor.pid)
+        limits.send(started, supervisor.pid, signal.SIGKILL)
         return limits.UNCOUNTED
 
     monkeypatch.setattr(limits.Supervisor, "look", look)
@@ -165,11 +183,11 @@ def test_a_process_that_took_over_the_number_of_another_is_left_alone(monkeypatc
     if not has_handles:
         monkeypatch.setattr(os, "pidfd_open", lambda pid: (_ for _ in ()).throw(OSError("no handles here")))
     with subprocess.Popen(["sleep", "60"]) as mine, subprocess.Popen(["sleep", "60"]) as other:
-        limits.end([other.pid], mine.pid)
+        limits.send([other.pid], mine.pid, signal.SIGKILL)
         assert limits.descends(mine.pid, os.getpid()) and not limits.descends(other.pid, mine.pid)
-        limits.end([mine.pid], os.getpid())
+        limits.send([mine.pid], os.getpid(), signal.SIGKILL)
         assert mine.wait(10) == -signal.SIGKILL and other.poll() is None
-        limits.end([mine.pid], os.getpid())  # a number without a process
+        limits.send([mine.pid], os.getpid(), signal.SIGKILL)  # a number without a process
         other.kill()
 
 
