@@ -26,6 +26,8 @@ c.ConfigurableHTTPProxy.api_url = f"https://127.0.0.1:{HUB['port'] + 1}"
 c.JupyterHub.hub_bind_url = f"https://127.0.0.1:{HUB['port'] + 2}"
 # Each person's server has a name of its own, so that no page of one acts in the browser as another
 c.JupyterHub.subdomain_host = HUB["address"] or ""
+# ... nor gives it a cookie by which the hub takes its reader for somebody else; browsers ask for a certificate for that
+c.JupyterHub.cookie_host_prefix_enabled = c.JupyterHub.subdomain_host.startswith("https:")
 # Everybody on this machine can take a port on which a server is about to listen, or has just listened. The proxy passes
 # on an answer only if it comes with a certificate for the name that the browser asked for. The hub makes the
 # certificates, its own once for each address.

@@ -14,6 +14,7 @@ import re
 import runpy
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -99,7 +100,7 @@ class Person:
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **options)
 
     def log_in(self, chromium, hub):
-        context = chromium.new_context(viewport={"width": 1440, "height": 900})
+        context = chromium.new_context(viewport={"width": 1440, "height": 900}, ignore_https_errors=True)
         self.hub, self.page = hub, context.new_page()
         self.page.set_default_timeout(60_000)
         self.page.goto(f"{hub}/hub/login")
@@ -245,7 +246,7 @@ def hub(people, prefix, fuse, chromium):
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=The course"]):
         assert ivy.run(*git, *words).returncode == 0
     port = free_ports(3, range(700, 980, 10))  # only root may take them
-    address = f"http://hub.localhost:{port}"  # Chromium finds every name that ends so on this machine
+    address = f"https://hub.localhost:{port}"  # Chromium finds every name that ends so on this machine
     options = [f"--group={prefix.name}", f"--port={port}", f"--prefix={prefix}", f"--exchange={prefix / 'exchange'}"]
     options.append(f"--address={address}")
     command = ["/usr/bin/python3", course / "deploy" / "jupyterhub" / "set_up.py", ivy.name, *options]
@@ -253,6 +254,16 @@ def hub(people, prefix, fuse, chromium):
     assert done.returncode == 0, done.stdout + done.stderr
     for student in (ada, bob):
         subprocess.run(["usermod", "--append", "--groups", prefix.name, student.name], check=True)
+    names = "subjectAltName=DNS:hub.localhost,DNS:*.hub.localhost"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=hub", "-addext", names]
+    run = [*request, "-out", prefix / "hub.pem", "-keyout", prefix / "hub.key"]
+    subprocess.run(run, check=True, capture_output=True)
+    (prefix / "hub.key").chmod(0o600)
+    (prefix / "local_config.py").write_text(
+        f"c.JupyterHub.bind_url = 'https://127.0.0.1:{port}'\n"
+        f"c.JupyterHub.ssl_cert = '{prefix / 'hub.pem'}'\n"
+        f"c.JupyterHub.ssl_key = '{prefix / 'hub.key'}'\n"
+    )
     start = done.stdout.splitlines()[-1].split()
     with (prefix / "hub.log").open("w") as log:
         server = subprocess.Popen(start, cwd=prefix / "state", stdout=log, stderr=log, start_new_session=True)
@@ -267,10 +278,10 @@ def hub(people, prefix, fuse, chromium):
 
 def wait_for(address, server, log):
     host = urlsplit(address)
-    request = urllib.request.Request(f"http://127.0.0.1:{host.port}/hub/login", headers={"Host": host.netloc})
+    request = urllib.request.Request(f"https://127.0.0.1:{host.port}/hub/login", headers={"Host": host.netloc})
     for _ in range(600):
         try:
-            urllib.request.urlopen(request).close()
+            urllib.request.urlopen(request, context=ssl._create_unverified_context()).close()
             return
         except OSError:
             assert server.poll() is None, log.read_text()
@@ -614,6 +625,26 @@ def test_a_page_of_a_student_cannot_act_as_the_instructor_who_opens_it(formgrade
     )
     page.close()
     assert stolen == "SecurityError"
+
+
+def test_a_page_of_a_student_cannot_have_the_hub_take_the_instructor_for_the_student(formgrader, submitted, people):
+    ivy, ada, *_ = people
+    context = ivy.page.context
+    own = [cookie for cookie in ada.page.context.cookies(f"{ada.hub}/hub/") if "hub-login" in cookie["name"]]
+    page = context.new_page()
+    page.goto(f"{ada.hub}/user/{ada.name}/api")  # of the student's server, which can set what it likes for the domain
+    for cookie in own:
+        for name in (cookie["name"], cookie["name"].removeprefix("__Host-")):
+            page.evaluate(
+                "text => document.cookie = text", f"{name}={cookie['value']}; Domain=hub.localhost; Path=/; Secure"
+            )
+    assert own and [
+        one for one in context.cookies(page.url) if one["domain"] == ".hub.localhost" and "login" in one["name"]
+    ]
+    page.goto(f"{ivy.hub}/hub/user-redirect/formgrader")
+    page.wait_for_url(f"**/user/{ivy.name}/formgrader/manage_assignments")
+    page.close()
+    context.clear_cookies(name="jupyterhub-hub-login", domain=".hub.localhost")
 
 
 def test_the_lab_of_a_student_runs_on_the_hub_and_all_its_checks_pass(submitted):
