@@ -28,7 +28,7 @@ from coursegrader.protocol import Limits
 GROUPS = Path("/sys/fs/cgroup")
 EVENTS = ["memory.oom_control", "memory.failcnt", "memory.events"]  # the first two of version 1
 LOOK_SECONDS = 0.25
-STOPS = 200  # lists of processes until all are stopped; one that waits for a stopped child is not
+STOPS = 100  # times that a submission is told to stop
 COUNT_SECONDS = 3  # a process that changes its mappings all the time keeps whoever counts its memory waiting
 TABLES = (b"VmPTE:",)  # page tables: empty pages far from one another take no other memory
 RESIDENT = (b"VmRSS:", b"VmSwap:", *TABLES)
@@ -168,14 +168,13 @@ class Supervisor:
                 if descends(pid, self.pid):
                     Path("/proc", str(pid), "oom_score_adj").write_text("1000")
         found, reason = [], None
-        counting = threading.Thread(target=lambda: found.append(self.hold_too_much(started)), daemon=True)
+        counting = threading.Thread(target=lambda: found.append(self.too_much(started)), daemon=True)
         if len(started) > self.limits.processes:
             reason = f"more than {self.limits.processes:g} processes"
         else:
             counting.start()
             counting.join(COUNT_SECONDS)
-            if (held := list(found)) != [False]:  # once, since the thread may go on
-                reason = f"more than {self.limits.memory:g} GB of memory" if held else UNCOUNTED
+            reason = (list(found) or [UNCOUNTED])[0]  # copied, since the thread may go on
         self.looks += 1
         if reason:
             send(started, self.pid, signal.SIGKILL)
@@ -183,32 +182,36 @@ class Supervisor:
             counting.join(COUNT_SECONDS)  # nothing keeps it waiting any more
         return reason
 
-    def hold_too_much(self, started):
-        """Return whether processes exceed the limit of memory together."""
-        most = self.limits.memory_bytes
+    def too_much(self, started):
+        """Return why processes exceed the limit of memory together, or None."""
+        most, reason = self.limits.memory_bytes, f"more than {self.limits.memory:g} GB of memory"
         # The first sum counts shared memory in each process; the second counts it once but takes longer
         if exceeds(map(resident, started), most):
             with self.stopped() as stopped:
+                if stopped is None:
+                    return UNCOUNTED
                 if exceeds(map(proportional, stopped), most):
-                    send(stopped, self.pid, signal.SIGKILL)
-                    return True
+                    return reason
         # Counting mappings takes long, and processes that come and go are missed meanwhile
-        return self.looks % 8 == 0 and exceeds(map(mappings, started), most / MAPPING_BYTES)
+        return reason if self.looks % 8 == 0 and exceeds(map(mappings, started), most / MAPPING_BYTES) else None
 
     @contextlib.contextmanager
     def stopped(self):
-        """Stop the processes of the submission: one that ends while others are counted hands its memory to a child."""
+        """Stop the processes of the submission, and give their numbers; None if they do not stay stopped.
+
+        One that ends while others are counted could hand its memory to a child.
+        """
         stopped = set()
         try:
             for _ in range(STOPS):
-                are_at_rest = all(map(is_at_rest, stopped))  # before the list: who is not can still start a child
+                awake = {pid for pid in stopped if not is_at_rest(pid)}  # before the list: they can still start others
                 others = {*below(self.pid)} - self.own - stopped
-                if are_at_rest and not others:
+                if not awake | others:
                     break
-                send(others, self.pid, signal.SIGSTOP)
+                send(awake | others, self.pid, signal.SIGSTOP)
                 stopped |= others
                 time.sleep(0.001)
-            yield stopped
+            yield None if awake | others else stopped
         finally:
             send(stopped, self.pid, signal.SIGCONT)
 
@@ -279,10 +282,10 @@ def children(pid: int) -> list[int]:
 
 
 def is_at_rest(pid):
-    """Return whether all threads of a process are stopped, or have ended."""
+    """Return whether all threads of a process are stopped, or have ended, or wait for what is stopped or slow."""
     for thread in threads(pid):
         with contextlib.suppress(OSError):
-            if (thread / "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X"):
+            if (thread / "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X", b"D"):
                 return False
     return True
 
