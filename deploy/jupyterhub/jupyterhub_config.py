@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.spawner import LocalProcessSpawner
+from tornado.web import HTTPError
 
 c = get_config()  # noqa: F821 (JupyterHub defines it)
 
@@ -49,11 +50,14 @@ class AccountAuthenticator(PAMAuthenticator):
     """People log in with the name and the password that they have on this machine.
 
     The hub writes names in small letters. Nobody gets in whose account has another name than the hub would give them:
-    ``Ivy`` would become ``ivy``, who may be somebody else.
+    ``Ivy`` would become ``ivy``, who may be somebody else. Nor does anybody at the name of a server, where the hub
+    answers, too: the server would get the cookie.
     """
 
     def authenticate(self, handler, data):
         """Return the name if the password is right; None if not, or if the account has another name than the hub's."""
+        if HOST and handler.request.host_name != HOST:
+            raise HTTPError(403, f"Log in at {HUB['address']}")
         try:
             account = pwd.getpwnam(data["username"]).pw_name
         except (KeyError, ValueError):  # there is none, which takes as long to say as that the password is wrong

@@ -547,6 +547,13 @@ def test_only_the_instructor_and_students_get_in(people, hub, chromium):
     assert "/hub/login" in eve.page.url
 
 
+def test_nobody_logs_in_where_the_server_of_another_would_get_the_cookie(people, hub, chromium):
+    ivy, ada, *_ = people
+    ivy.log_in(chromium, hub.replace("//", f"//{ada.name}."))
+    ivy.page.get_by_text(f"Log in at {hub}").wait_for()
+    assert not [one for one in ivy.page.context.cookies() if "login" in one["name"]]
+
+
 def test_who_takes_the_port_of_a_server_that_starts_gets_no_page_to_its_user(two_more, hub, prefix, chromium, tmp_path):
     victim, attacker = two_more
     attacker.log_in(chromium, hub)
