@@ -186,12 +186,19 @@ class Supervisor:
         """Return why processes exceed the limit of memory together, or None."""
         most, reason = self.limits.memory_bytes, f"more than {self.limits.memory:g} GB of memory"
         # The first sum counts shared memory in each process; the second counts it once but takes longer
-        if exceeds(map(resident, started), most):
-            with self.stopped() as stopped:
-                if stopped is None:
-                    return UNCOUNTED
-                if exceeds(map(proportional, stopped), most):
+        held, shares = [*map(resident, started)], []
+        if exceeds(held, most):
+            for pid in started:
+                shares.append(proportional(pid))
+                if sum(shares) > most:
                     return reason
+            # A process that has ended meanwhile may have handed its memory to a child
+            if exceeds([share or whole for share, whole in zip(shares, held, strict=True)], most):
+                with self.stopped() as stopped:
+                    if stopped is None:
+                        return UNCOUNTED
+                    if exceeds(map(proportional, stopped), most):
+                        return reason
         # Counting mappings takes long, and processes that come and go are missed meanwhile
         return reason if self.looks % 8 == 0 and exceeds(map(mappings, started), most / MAPPING_BYTES) else None
 
