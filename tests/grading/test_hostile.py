@@ -353,7 +353,8 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0"
 
 
 def test_the_outputs_of_a_notebook_have_a_limit_as_a_whole(worker):
-    show = f"from IPython.display import Image, display\nfor _ in range(4): display(Image({PNG!r} + bytes(700_000)))"
+    png = PNG + bytes(4) + (700_000).to_bytes(4, "big") + b"IDAT"
+    show = f"from IPython.display import Image, display\nfor _ in range(4): display(Image({png!r} + bytes(700_004)))"
     cells = [Cell(f"{show}\nprint({number})") for number in range(30)]
     result = worker.grade([*cells, Cell("x = 1"), Cell("assert x == 1", "last")])
     sizes = [len(json.dumps(outputs)) for outputs in result["outputs"]]
