@@ -56,8 +56,11 @@ class AccountAuthenticator(PAMAuthenticator):
 
     def authenticate(self, handler, data):
         """Return the name if the password is right; None if not, or if the account has another name than the hub's."""
-        if HOST and handler.request.host_name != HOST:
-            raise HTTPError(403, f"Log in at {HUB['address']}")
+        if HOST:
+            # A page of a server could also hand in the name and the password of its owner
+            site = handler.request.headers.get("Sec-Fetch-Site", "same-origin")
+            if handler.request.host_name != HOST or site != "same-origin":
+                raise HTTPError(403, f"Log in at {HUB['address']}")
         try:
             account = pwd.getpwnam(data["username"]).pw_name
         except (KeyError, ValueError):  # there is none, which takes as long to say as that the password is wrong

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from tornado.web import HTTPError
 from traitlets.config import PyFileConfigLoader
 
 from browser import wait_until_loaded
@@ -523,21 +524,48 @@ def test_the_set_up_refuses_what_cannot_work_and_says_why(machine, tmp_path, wor
     assert not (tmp_path / "hub").exists()
 
 
+def authenticator_of(folder, address):
+    shutil.copy(ROOT / "deploy" / "jupyterhub" / "jupyterhub_config.py", folder)
+    settings = {"instructor": "ivy", "course": "course", "group": "students", "port": 800, "address": address}
+    (folder / "hub.json").write_text(json.dumps(settings))
+    config = PyFileConfigLoader("jupyterhub_config.py", str(folder)).load_config()
+    return config.JupyterHub.authenticator_class(config=config)
+
+
 @pytest.mark.parametrize(
     ("account", "typed", "name"), [("ivy", "ivy", "ivy"), ("ivy", "IVY", "ivy"), ("Ivy", "Ivy", None)]
 )
 def test_nobody_becomes_another_whose_name_differs_in_capital_letters(tmp_path, monkeypatch, account, typed, name):
     """`useradd` makes such names. Some directories of users, such as LDAP, find an account whatever the letters."""
-    shutil.copy(ROOT / "deploy" / "jupyterhub" / "jupyterhub_config.py", tmp_path)
-    settings = {"instructor": "ivy", "course": "course", "group": "students", "port": 800, "address": None}
-    (tmp_path / "hub.json").write_text(json.dumps(settings))
-    config = PyFileConfigLoader("jupyterhub_config.py", str(tmp_path)).load_config()
-    authenticator = config.JupyterHub.authenticator_class(config=config)
+    authenticator = authenticator_of(tmp_path, address=None)
     monkeypatch.setattr("pwd.getpwnam", lambda typed: types.SimpleNamespace(pw_name=account, pw_gid=0))
     monkeypatch.setattr("pamela.authenticate", lambda *words, **more: None)  # the password is right
     monkeypatch.setattr("pamela.check_account", lambda *words, **more: None)
     found = asyncio.run(authenticator.get_authenticated_user(None, {"username": typed, "password": "right"}))
     assert (found and found["name"]) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "headers", "may"),
+    [
+        ("hub.example.org", {"Sec-Fetch-Site": "same-origin"}, True),
+        ("hub.example.org", {}, True),  # an old browser
+        ("hub.example.org", {"Sec-Fetch-Site": "same-site"}, False),
+        ("hub.example.org", {"Sec-Fetch-Site": "cross-site"}, False),
+        ("ada.hub.example.org", {"Sec-Fetch-Site": "same-origin"}, False),
+    ],
+)
+def test_no_page_of_a_server_logs_its_reader_in(tmp_path, monkeypatch, host, headers, may):
+    authenticator = authenticator_of(tmp_path, "https://hub.example.org")
+    request = types.SimpleNamespace(host_name=host, headers=headers, remote_ip="192.0.2.1")
+    monkeypatch.setattr("pwd.getpwnam", {}.__getitem__)  # there is no such account
+
+    async def log_in():
+        handler, data = types.SimpleNamespace(request=request), {"username": "ada", "password": "own"}
+        return await authenticator.authenticate(handler, data)
+
+    with contextlib.nullcontext() if may else pytest.raises(HTTPError, match="Log in at https://hub.example.org"):
+        assert asyncio.run(log_in()) is None
 
 
 def test_only_the_instructor_and_students_get_in(people, hub, chromium):
