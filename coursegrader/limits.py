@@ -259,8 +259,7 @@ def descends(pid: int, ancestor: int) -> bool:
     """Return whether a process was started by another one or by a descendant of it."""
     while pid > 1:
         try:
-            # The name in brackets may hold any bytes
-            pid = int(Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()[1])
+            pid = int(stat(Path("/proc", str(pid)))[1])
         except OSError:
             return False
         if pid == ancestor:
@@ -288,11 +287,16 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def stat(folder):
+    """Return the words on a process or a thread that follow its name, which stands in brackets and may be any bytes."""
+    return (folder / "stat").read_bytes().rpartition(b")")[2].split()
+
+
 def is_at_rest(pid):
     """Return whether all threads of a process are stopped, or have ended, or wait for what is stopped or slow."""
     for thread in threads(pid):
         with contextlib.suppress(OSError):
-            if (thread / "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X", b"D"):
+            if stat(thread)[0] not in (b"T", b"t", b"Z", b"X", b"D"):
                 return False
     return True
 
