@@ -50,6 +50,7 @@ LINK_CHARACTERS = 2000
 ALT_CHARACTERS = 250  # of the words that stand for a picture, which a browser shows of one that it cannot draw
 BLOCK_LETTERS = 1000  # other than those that ASCII prints, until a new block begins (`in_blocks`)
 GROWTH = 10
+READINGS = 10  # of cleaned HTML by an HTML parser, until it writes what it has read
 MISSING = "a picture is missing"
 TOO_LONG = "[cut off here, since more than {:,} characters are not shown]"
 
@@ -109,18 +110,32 @@ def clean(
     left = {} if left is None else left
     left.setdefault("pixels", PAGE_PIXELS)
     simple = _simple(legible(str(page)), attachments or {}, left)
-    cleaned = nh3.clean(
-        simple,
+    plain, longest = TOKEN.sub(" ", simple), GROWTH * len(simple) + 1000
+    cleaned, before = _allowed(simple, _attribute), None
+    if len(cleaned) <= longest:
+        cleaned = in_blocks(cleaned)
+    # An HTML parser can write what it reads otherwise the next time: a browser could close the box around it
+    for _ in range(READINGS):
+        if cleaned == before:
+            return cleaned
+        if len(cleaned) > longest:  # HTML opens a link or bold text again in each block that closes it
+            break
+        cleaned, before = _allowed(cleaned), cleaned
+    return in_blocks(plain)
+
+
+def _allowed(page, attribute=None):
+    """Return the HTML of what an HTML parser reads, with the allowed tags and attributes alone."""
+    return nh3.clean(
+        page,
         tags=TAGS,
         attributes=ATTRIBUTES,
-        attribute_filter=_attribute,
+        attribute_filter=attribute,
         url_schemes={"http", "https", "mailto", "data"},
         # Within JupyterLab, the site of a link that opens in the formgrader's frame could run any of its commands
         set_tag_attribute_values={"a": {"target": "_blank"}},
         link_rel="noopener noreferrer nofollow",
     )
-    # HTML opens a link or bold text again in each block that closes it
-    return in_blocks(cleaned if len(cleaned) <= GROWTH * len(simple) + 1000 else TOKEN.sub(" ", simple))
 
 
 def _simple(page, attachments, left):

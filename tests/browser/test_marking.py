@@ -2,6 +2,7 @@
 
 import functools
 import os
+import random
 import re
 import shutil
 import signal
@@ -14,6 +15,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from classroom import Classroom
+from coursegrader.protocol import NOTEBOOK_OUTPUTS
+from coursegrader.sanitizer import clean
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -175,6 +178,43 @@ def test_an_answer_without_end_leaves_room_for_the_others(page):
     assert page.evaluate("document.documentElement.scrollHeight") < 30_000
     page.locator("article .text").first.evaluate("one => one.scrollTo(0, one.scrollHeight)")
     assert page.locator("article h1").last.is_visible()
+
+
+# HTML of which a parser makes headings or items within others: read as it writes that, one closes the box around it
+ESCAPES = [
+    "<h1><div><h2><a href='https://a.bc/'>x<h2><a href='https://a.bc/'>y</h1>",
+    "<h2><div><h1><table><td><div><tr></tr><h1>x</h2>",
+    "<li><table><td><b><td></b><div><li>",
+]
+TAGS = (
+    "</a> <b> </b> <em> <div> </div> <p> </p> <h1> <h2> </h2> <li> </li> <ul> <pre> <table> <tr> </tr> <td> x".split()
+)
+
+
+def test_an_answer_stays_within_its_box(chromium):
+    rng = random.Random(5)
+    parts = ["".join(rng.choices(["<a href='https://a.bc/'>", *TAGS], k=rng.choice((8, 15, 40)))) for _ in range(3000)]
+    page = chromium.new_page()
+    escaped = page.evaluate(
+        """(answers) => answers.map((answer) => {
+            const inside = `<article><div>${answer}</div><p id="after"></p></article>`;
+            const page = new DOMParser().parseFromString(inside, "text/html");
+            const [article] = page.body.children, [box, after] = article.children;
+            return page.body.children.length !== 1 || article.children.length !== 2 || box.nextSibling.id !== "after";
+        })""",
+        [clean(part) for part in (*ESCAPES, *parts)],
+    )
+    page.close()
+    assert not any(escaped)
+
+
+def test_outputs_without_end_leave_room_for_the_marks_of_the_last_cell(chromium):
+    [sheet] = (ROOT / "coursegrader").rglob("contained.css")
+    tall = "<div class=output_subarea><p style='height: 20000px'></div>"
+    page = chromium.new_page()
+    page.set_content(f"<style>{sheet.read_text('utf-8')}</style>{tall * NOTEBOOK_OUTPUTS}")
+    assert page.evaluate("document.documentElement.scrollHeight") < 33_000_000
+    page.close()
 
 
 @pytest.mark.parametrize(

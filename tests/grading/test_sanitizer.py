@@ -639,6 +639,15 @@ def test_a_page_does_not_grow_by_tags_that_html_opens_again(page):
 LETTERS = "a\u0628" * 3000
 
 
+def test_cleaned_html_is_what_a_parser_reads():
+    # Otherwise a browser reads something else than what was cleaned, such as an end of the box around it
+    tags = "<a> </a> <b> </b> <em> <div> </div> <p> </p> <h1> <h2> </h2> <li> <ul> <pre> <td> x".split()
+    rng = random.Random(5)
+    for _ in range(2000):
+        page = clean("".join(rng.choices(tags, k=rng.choice((8, 15, 40)))).replace("<a>", "<a href='https://a.bc/'>"))
+        assert clean(page) == page
+
+
 @pytest.mark.parametrize("show", [rendered, clean, coloured, highlighted], ids=lambda show: show.__name__)
 def test_a_long_text_of_letters_that_keep_a_browser_busy_is_divided_into_blocks(show):
     # Chromium needed 30 s for it as one block
