@@ -70,6 +70,7 @@ TAG = re.compile(r"""(<(?:"[^"]*"|[^">])*>)""")  # in cleaned HTML: nh3 before 0
 # No part contains `<`, so that none is read twice
 TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
 PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
+BLANK_START = re.compile(r"(?<=<pre>)[\r\n]+")  # an HTML parser drops the first of these each time that it reads
 NUMBER = re.compile(r"[0-9]{1,3}")
 NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the reader's Jupyter server may answer there
@@ -197,7 +198,8 @@ def _simple(page, attachments, left):
                 pieces.append(f"<{name}{parts}>")
     put(_text(page[at:]))
     pieces = (piece if isinstance(piece, str) else "".join(piece) for piece in pieces)
-    return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
+    page = "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
+    return BLANK_START.sub("", page)
 
 
 class Grid:
