@@ -70,7 +70,6 @@ TAG = re.compile(r"""(<(?:"[^"]*"|[^">])*>)""")  # in cleaned HTML: nh3 before 0
 # No part contains `<`, so that none is read twice
 TOKEN = re.compile(r"<(?:(/?)([a-z][a-z0-9]*)((?:[\s/][^<>]*)?)>|!--)", re.IGNORECASE)
 PART = re.compile(r"""(?<![\w-])([a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
-BLANK_START = re.compile(r"(?<=<pre>)[\r\n]+")  # an HTML parser drops the first of these each time that it reads
 NUMBER = re.compile(r"[0-9]{1,3}")
 NO_CHARACTER = re.compile(r"&#[0-9]{8,}")
 # Not to an address without a dot, of numbers, or of this machine: the reader's Jupyter server may answer there
@@ -127,7 +126,7 @@ def clean(
 
 def _allowed(page, attribute=None):
     """Return the HTML of what an HTML parser reads, with the allowed tags and attributes alone."""
-    return nh3.clean(
+    cleaned = nh3.clean(
         page,
         tags=TAGS,
         attributes=ATTRIBUTES,
@@ -137,6 +136,7 @@ def _allowed(page, attribute=None):
         set_tag_attribute_values={"a": {"target": "_blank"}},
         link_rel="noopener noreferrer nofollow",
     )
+    return cleaned.replace("<pre>\n", "<pre>\n\n")  # a parser drops the first, and nh3 does not write it again
 
 
 def _simple(page, attachments, left):
@@ -198,8 +198,7 @@ def _simple(page, attachments, left):
                 pieces.append(f"<{name}{parts}>")
     put(_text(page[at:]))
     pieces = (piece if isinstance(piece, str) else "".join(piece) for piece in pieces)
-    page = "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
-    return BLANK_START.sub("", page)
+    return "".join(pieces) + "".join(f"</{name}>" for name in reversed(opened))
 
 
 class Grid:
