@@ -104,13 +104,14 @@ def clean(
     Returns
     -------
     str
-        HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed. Pictures are embedded; a
-        sentence replaces one that is missing or has too many pixels.
+        HTML with the tags and attributes of `TAGS` and `ATTRIBUTES`, all of them closed, which a parser reads as it
+        stands, or else the text alone. Pictures are embedded; a sentence replaces one that is missing or has too many
+        pixels.
     """
     left = {} if left is None else left
     left.setdefault("pixels", PAGE_PIXELS)
     simple = _simple(legible(str(page)), attachments or {}, left)
-    plain, longest = TOKEN.sub(" ", simple), GROWTH * len(simple) + 1000
+    longest = GROWTH * len(simple) + 1000
     cleaned, before = _allowed(simple, _attribute), None
     if len(cleaned) <= longest:
         cleaned = in_blocks(cleaned)
@@ -121,7 +122,7 @@ def clean(
         if len(cleaned) > longest:  # HTML opens a link or bold text again in each block that closes it
             break
         cleaned, before = _allowed(cleaned), cleaned
-    return in_blocks(plain)
+    return in_blocks(TOKEN.sub(" ", simple))
 
 
 def _allowed(page, attribute=None):
