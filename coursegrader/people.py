@@ -149,7 +149,7 @@ def _by_name(parts, alike, bearers, lab, root):
             note=f"Left apart: {person.student} of the roster has this name, but Moodle's number {number}; look at "
             f"this file and at that of {person.student}. If this one is right, {decide}."
         )
-    if bearers[folded(parts["name"])] > 1:
+    if sum(bearers[name] for name in names_of(person)) > 1:
         return Match(note=f"Left apart: others, too, handed in under the name of {person.student}; {decide}.")
     if (root / "submitted" / person.student / lab).exists():
         return Match(
