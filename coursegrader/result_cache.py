@@ -231,6 +231,9 @@ class Index:
         """Keep the draw of a grading by nbgrader, which deletes the graded notebook before it grades again."""
         kept = {name: mark[name] for name in ("handed_in", "draw")}
         write_whole(self.draws, json.dumps(_entries(self.draws) | {student: kept}))
+        if self.entries.get(student, {}).get("handed_in") != mark["handed_in"]:
+            self.entries.pop(student, None)  # the gradebook has another submission now
+            self.write()
 
     def _graded_before(self, student):
         """Yield, from earlier times that a student was graded, what was handed in and the draw."""
@@ -259,15 +262,21 @@ class Index:
         return mark["late"] < LATE_GRADINGS
 
     def answers(self, student, automatic):
-        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index."""
-        entry = self.entries.get(student, {})
-        if "answers" in entry:
-            # Marks in an older gradebook may be of other answers
-            return entry["answers"] if entry["points"] == automatic else {}
-        with contextlib.suppress(Exception):  # the notebook may be missing or damaged
-            path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
-            return answers_of(read(path, as_version=4), automatic or {})
-        return {}
+        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index.
+
+        These are kept: if this grading stops, the notebook may be of a submission that the gradebook does not have.
+        """
+        if automatic is None:
+            return {}
+        entry = self.entries.setdefault(student, {})
+        if "answers" not in entry:
+            entry |= {"points": automatic, "answers": {}}
+            with contextlib.suppress(Exception):  # the notebook may be missing or damaged
+                path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
+                entry["answers"] = answers_of(read(path, as_version=4), automatic)
+            self.write()
+        # Marks in an older gradebook may be of other answers
+        return entry["answers"] if entry["points"] == automatic else {}
 
     def __setitem__(self, student, entry):
         self.entries[student] = {**entry.mark, "points": entry.scores, "answers": entry.answers}

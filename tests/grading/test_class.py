@@ -879,6 +879,33 @@ def test_written_marks_stay_although_what_was_built_is_deleted(room):
     assert marked(room, "ada") == (3, "well said", False)
 
 
+def test_a_grading_that_stops_before_the_gradebook_leaves_no_mark_on_another_answer(room, monkeypatch):
+    path = room.hand_in("ada") / FILE
+    room.grade()
+    mark(room, "ada", 3)
+    shutil.rmtree(room.root / "_build")
+    answer_anew(path, "A new answer.")
+    with monkeypatch.context() as patch:
+        patch.setattr(grade.Recorder, "enter", interrupted)
+        assert room.grade()[0] != 0
+    assert "A new answer." in (room.root / "autograded" / "ada" / LAB / FILE).read_text("utf-8")
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", True)
+
+
+def test_a_mark_that_nbgrader_graded_between_is_not_taken_for_one_of_the_first_answer(room):
+    path = room.hand_in("ada") / FILE
+    room.grade()
+    first = path.read_bytes()
+    answer_anew(path, "A new answer.")
+    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
+    subprocess.run(command, cwd=room.root, check=True, capture_output=True)
+    mark(room, "ada", 3)
+    path.write_bytes(first)
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", True)
+
+
 def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_of_the_present_answer(room):
     room.hand_in("ada")
     room.grade()
