@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -197,10 +198,9 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             while len(running) > most:
                 done, _ = concurrent.futures.wait(running, timeout=0)
                 if not done:
-                    if record.waiting:
-                        # Release the gradebook to those who mark by hand
+                    if record.unwritten:
                         with uninterrupted():
-                            record.commit()
+                            record.write()
                     done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
                     prepared = running.pop(future)
@@ -216,7 +216,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                     # It renames a file, on which the mark depends
                     check_timestamp(root / "submitted" / student / lab)
                     mark = graded.mark(student, secret, draw)
-                    held = graded.holds(student, mark, record.automatic.get(student)) and not again
+                    held = graded.holds(student, mark, record.recorded.get(student)) and not again
                     if held and (before := record.graded(student)):
                         summary.unchanged += 1
                         summary.notes += [(student, f"Refused: {before.refused}")] if before.refused else []
@@ -232,8 +232,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
             collect(most=0)
         finally:
             with uninterrupted():
-                record.commit()
-                graded.write()
+                record.write()
         with uninterrupted():
             deadlines = apply_deadlines(gradebook, root, config)
         recorded = submitted(gradebook, gradebook.find_assignment(lab))
@@ -358,7 +357,7 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
 
 
 class Recorder:
-    """Write results to ``autograded/`` and the gradebook, as nbgrader does, and then the marks to the index.
+    """Write results to the gradebook and to ``autograded/``, as nbgrader does, and then the marks to the index.
 
     It follows nbgrader's `SaveAutoGrades`; one session records the whole class.
     """
@@ -374,53 +373,52 @@ class Recorder:
             raise GradingError(f"the gradebook has no lab {lab}: type mlcourse release {lab}") from None
         self.cells = [*self.notebook.grade_cells, *self.notebook.solution_cells, *self.notebook.task_cells]
         self.checksums = {cell.name: cell.checksum for cell in self.notebook.source_cells}
-        self.waiting = []
+        self.unwritten = 0
         self.look()
 
     def look(self):
-        """Read the students and points in the gradebook."""
+        """Read the students in the gradebook, and of each submission the points and the time."""
         self.students = {student.id for student in self.gradebook.students}
-        self.submitted = {one.student_id for one in self.gradebook.find_assignment(self.lab).submissions}
-        self.automatic = automatic_points(self.lab, self.gradebook)
+        submissions = self.gradebook.find_assignment(self.lab).submissions
+        times = {one.student_id: as_text(one.timestamp) for one in submissions}
+        points = automatic_points(self.lab, self.gradebook)
+        self.recorded = {student: {"points": points.get(student), "time": time} for student, time in times.items()}
 
     def graded(self, student):
         """Return the autograded notebook of a student who is in the gradebook."""
-        return read_autograded(self.lab, student, self.root) if student in self.submitted else None
+        return read_autograded(self.lab, student, self.root) if student in self.recorded else None
 
     def path(self, student):
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"
 
     def __call__(self, prepared, result):
-        # Before the notebook is replaced, from which it may be read
-        before = self.index.answers(prepared.student, self.automatic.get(prepared.student))
+        before = self.index.answers(prepared.student, self.recorded.get(prepared.student))
         write_outputs(prepared.notebook, result)
         for cell in prepared.notebook.cells:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader["checksum"] = self.checksums.get(cell.metadata.nbgrader["grade_id"])
-        write_whole(self.path(prepared.student), nbformat.writes(prepared.notebook) + "\n")
-        for name, text in [("timestamp.txt", prepared.timestamp), (SECRET, prepared.secret)]:
-            if text is not None:
-                write_whole(self.path(prepared.student).with_name(name), text)
         entry = Entry.of(prepared, before)
         try:
             self.enter(entry)
+            self.gradebook.db.commit()
         except Exception as error:
-            # The rollback also discards earlier entries that are not committed
             self.gradebook.db.rollback()
             cause = error if is_of_gradebook(error) else error.__context__
             if is_of_gradebook(cause):
-                self.waiting.clear()
                 raise cause from None
             self.look()
-            earlier, self.waiting = self.waiting, []
-            for one in earlier:
-                self.enter(one)
-                self.waiting.append(one)
             raise
-        self.waiting.append(entry)
+        # After the gradebook: if the grading stops between, the submission is one that was not graded
+        path = self.path(prepared.student)
+        write_whole(path, nbformat.writes(prepared.notebook) + "\n")
+        for name, text in [("timestamp.txt", prepared.timestamp), (SECRET, prepared.secret)]:
+            if text is not None:
+                write_whole(path.with_name(name), text)
+        self.index[prepared.student] = entry
         prepared.notes += [REOPENED.format(name, points) for name, points in entry.reopened.items()]
-        if len(self.waiting) >= 20:
-            self.commit()
+        self.unwritten += 1
+        if self.unwritten >= 20:
+            self.write()
 
     def enter(self, entry):
         """Put the points of a submission into the gradebook, and reopen what a person marked if the answer changed."""
@@ -432,7 +430,8 @@ class Recorder:
         when = None if entry.timestamp is None else parse_utc(entry.timestamp.strip())
         with self.gradebook.db.no_autoflush:
             submission = self.gradebook.update_or_create_submission(self.lab, entry.student, timestamp=when)
-        self.submitted.add(entry.student)
+        self.recorded[entry.student] = {"points": entry.scores, "time": as_text(when)}
+        entry.time = as_text(when)
         [recorded] = [one for one in submission.notebooks if one.name == self.lab]
         for grade in recorded.grades:
             if grade.name in entry.scores:
@@ -446,20 +445,23 @@ class Recorder:
             if comment.name in entry.comments:
                 comment.auto_comment = entry.comments[comment.name]
 
-    def commit(self):
-        self.gradebook.db.commit()
-        for entry in self.waiting:
-            self.index[entry.student] = entry
-        self.waiting.clear()
+    def write(self):
+        """Write the index."""
         self.index.write()
+        self.unwritten = 0
+
+
+def as_text(time: datetime | None) -> str | None:
+    """Return a time of the gradebook as text for the index."""
+    return time and time.isoformat()
 
 
 @dataclass
 class Entry:
-    """What the gradebook records of a submission; it is entered again after a rollback.
+    """What the gradebook records of a submission.
 
     `answers` are those of `answers_of`, and `changed` names the cells in which they are not what was graded before.
-    `reopened` has the points of the marks that are to be given again.
+    `reopened` has the points of the marks that are to be given again. `time` is that of `timestamp`.
     """
 
     student: str
@@ -470,6 +472,7 @@ class Entry:
     answers: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     reopened: dict[str, float] = field(default_factory=dict)
+    time: str | None = None
 
     @classmethod
     def of(cls, prepared, before):

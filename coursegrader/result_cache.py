@@ -191,7 +191,7 @@ class Index:
     """The submissions that have been graded, with their marks: what the grading depends on.
 
     A mark holds the hashes of what was handed in, the number of the draw of hidden data, and the hash of everything
-    else. The index also holds the points in the gradebook, since somebody may restore an older gradebook, and the hash
+    else. The index also holds points and time in the gradebook, since somebody may restore an older one, and the hash
     of each answer, since what a person has marked is marked again only if it changed. A file beside it holds the draws
     of what nbgrader graded by itself.
 
@@ -241,14 +241,14 @@ class Index:
         yield self.drawn.get(student, {})
         yield vars(read_autograded(self.name, student, self.root) or Autograded())
 
-    def holds(self, student, mark, automatic):
-        """Return whether a submission was graded with this mark, and its points are in the gradebook."""
+    def holds(self, student, mark, recorded):
+        """Return whether a submission was graded with this mark, and is what the gradebook has: points and time."""
         entry = {
             name: value
             for name, value in self.entries.get(student, {}).items()
             if name not in ("answers", "late", "late_of")
         }
-        return automatic is not None and entry == {**mark, "points": automatic}
+        return recorded is not None and {"time": recorded["time"], **entry} == {**mark, **recorded}
 
     def count_late(self, prepared):
         """Count how often a limit of time decided a result; return whether the next grading is to try it again.
@@ -261,25 +261,21 @@ class Index:
         mark["late"] = 1 + (before.get("late", 0) if is_same else 0)
         return mark["late"] < LATE_GRADINGS
 
-    def answers(self, student, automatic):
-        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index.
-
-        These are kept: if this grading stops, the notebook may be of a submission that the gradebook does not have.
-        """
-        if automatic is None:
-            return {}
-        entry = self.entries.setdefault(student, {})
-        if "answers" not in entry:
-            entry |= {"points": automatic, "answers": {}}
-            with contextlib.suppress(Exception):  # the notebook may be missing or damaged
-                path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
-                entry["answers"] = answers_of(read(path, as_version=4), automatic)
-            self.write()
-        # Marks in an older gradebook may be of other answers
-        return entry["answers"] if entry["points"] == automatic else {}
+    def answers(self, student, recorded):
+        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index."""
+        entry = self.entries.get(student, {})
+        recorded = recorded or {"points": None, "time": None}
+        if "answers" in entry:
+            # Marks in an older gradebook may be of other answers
+            known = {"points": entry["points"], "time": entry.get("time", recorded["time"])}
+            return entry["answers"] if known == recorded else {}
+        with contextlib.suppress(Exception):  # the notebook may be missing or damaged
+            path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
+            return answers_of(read(path, as_version=4), recorded["points"] or {})
+        return {}
 
     def __setitem__(self, student, entry):
-        self.entries[student] = {**entry.mark, "points": entry.scores, "answers": entry.answers}
+        self.entries[student] = {**entry.mark, "points": entry.scores, "time": entry.time, "answers": entry.answers}
 
     def write(self):
         write_whole(self.path, json.dumps(self.entries))

@@ -726,7 +726,6 @@ def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, m
 
     with monkeypatch.context() as patch:
         patch.setattr(grade, "WAITING", 0)
-        patch.setattr(grade.Recorder, "__call__", committed(grade.Recorder.__call__))
         patch.setattr(ResultCache, "find", stop_at_the_second)
         code, said = room.type("regrade", LAB)
     assert code != 0 and "ada" in said and "ben" not in said
@@ -879,16 +878,19 @@ def test_written_marks_stay_although_what_was_built_is_deleted(room):
     assert marked(room, "ada") == (3, "well said", False)
 
 
-def test_a_grading_that_stops_before_the_gradebook_leaves_no_mark_on_another_answer(room, monkeypatch):
+def test_a_grading_that_stops_leaves_no_mark_on_another_answer_and_says_what_waits(room, monkeypatch):
     path = room.hand_in("ada") / FILE
     room.grade()
     mark(room, "ada", 3)
+    assert room.type("export")[0] == 0
     shutil.rmtree(room.root / "_build")
     answer_anew(path, "A new answer.")
-    with monkeypatch.context() as patch:
-        patch.setattr(grade.Recorder, "enter", interrupted)
-        assert room.grade()[0] != 0
-    assert "A new answer." in (room.root / "autograded" / "ada" / LAB / FILE).read_text("utf-8")
+    for module, name in ((grade.Recorder, "enter"), (grade, "write_whole")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, interrupted)
+            assert room.grade()[0] != 0
+        code, said = room.type("export")
+        assert code == 1 and "1 submission in lab-01-toy-regression to be graded" in said
     room.grade()
     assert marked(room, "ada") == (3, "well said", True)
 
@@ -904,6 +906,20 @@ def test_a_mark_that_nbgrader_graded_between_is_not_taken_for_one_of_the_first_a
     path.write_bytes(first)
     room.grade()
     assert marked(room, "ada") == (3, "well said", True)
+
+
+def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_that_was_handed_in_later(room):
+    folder, copy = room.hand_in("ada", timestamp=b"2026-03-02 10:00:00 UTC"), room.root / "copy.db"
+    room.grade()
+    mark(room, "ada", 3)
+    shutil.copy(room.root / "gradebook.db", copy)
+    answer_anew(folder / FILE, "A new answer.")
+    (folder / "timestamp.txt").write_text("2026-03-03 10:00:00 UTC")
+    room.grade()
+    mark(room, "ada", 4)
+    shutil.copy(copy, room.root / "gradebook.db")
+    assert "Graded 1 submissions" in room.grade()[1] and marked(room, "ada") == (3, "well said", True)
+    assert "1 had not changed" in room.grade()[1]
 
 
 def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_of_the_present_answer(room):
@@ -935,13 +951,3 @@ def test_points_given_to_a_test_by_hand_are_opened_again_if_its_result_changed(r
 
 def interrupted(*_):
     raise KeyboardInterrupt
-
-
-def committed(record):
-    """Return `record` with a commit after each call."""
-
-    def call(self, *arguments):
-        record(self, *arguments)
-        self.commit()
-
-    return call
