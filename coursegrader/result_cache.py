@@ -262,7 +262,10 @@ class Index:
         return mark["late"] < LATE_GRADINGS
 
     def answers(self, student, recorded):
-        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index."""
+        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index.
+
+        Nothing if that notebook was not graded: nbgrader puts one there before it grades it, and may be stopped.
+        """
         entry = self.entries.get(student, {})
         recorded = recorded or {"points": None, "time": None}
         if "answers" in entry:
@@ -270,8 +273,9 @@ class Index:
             known = {"points": entry["points"], "time": entry.get("time", recorded["time"])}
             return entry["answers"] if known == recorded else {}
         with contextlib.suppress(Exception):  # the notebook may be missing or damaged
-            path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
-            return answers_of(read(path, as_version=4), recorded["points"] or {})
+            notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
+            if notebook.metadata.mlcourse.handed_in:
+                return answers_of(notebook, recorded["points"] or {})
         return {}
 
     def __setitem__(self, student, entry):

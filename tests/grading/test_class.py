@@ -908,6 +908,28 @@ def test_a_mark_that_nbgrader_graded_between_is_not_taken_for_one_of_the_first_a
     assert marked(room, "ada") == (3, "well said", True)
 
 
+def test_a_grading_by_nbgrader_that_stops_leaves_no_mark_on_another_answer(room):
+    path = room.hand_in("ada") / FILE
+    room.grade()
+    mark(room, "ada", 3)
+    answer_anew(path, "A new answer.")
+    command = [sys.executable, "-c", STOPS, "autograde", LAB, "--student", "ada", "--force"]
+    assert subprocess.run(command, cwd=room.root, capture_output=True).returncode == 9
+    assert "A new answer." in (room.root / "autograded" / "ada" / LAB / FILE).read_text("utf-8")
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", True)
+
+
+# nbgrader, which ends before it writes to the gradebook
+STOPS = """
+import os
+from nbgrader.apps.nbgraderapp import main
+from nbgrader.preprocessors import SaveAutoGrades
+SaveAutoGrades.preprocess = lambda *_: os._exit(9)
+main()
+"""
+
+
 def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_that_was_handed_in_later(room):
     folder, copy = room.hand_in("ada", timestamp=b"2026-03-02 10:00:00 UTC"), room.root / "copy.db"
     room.grade()
