@@ -114,12 +114,15 @@ class Collected:
         Sentences for the instructor: what is unusual about the submission, or why it was not collected.
     refused : str or None
         Why the student's files cannot be graded, in words for the student.
+    is_last : bool
+        Whether the notebook at `path` is the one that was collected, not a later one from before.
     """
 
     student: str
     path: Path | None
     notes: list[str] = field(default_factory=list)
     refused: str | None = None
+    is_last: bool = False
 
 
 class _Unusable(Exception):
@@ -695,7 +698,7 @@ def _collect_student(student, handed_in, lab, source, root):
         # In the course folder, so that unpacked files only need to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
             new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
-            path = _put(new, date, name, lab, root, notes)
+            path, is_last = _put(new, date, name, lab, root, notes)
     except _Unusable as error:
         return Collected(name, None, [*notes, f"Not collected: {error}."], f"{error}.")
     except OSError as error:
@@ -705,7 +708,7 @@ def _collect_student(student, handed_in, lab, source, root):
         return Collected(name, None, [*notes, f"Not collected: {what}; look at the folder and its permissions."])
     except Exception as error:
         return Collected(name, None, [*notes, f"Not collected: {unexpected(error, f'collect {name}', root)}."])
-    return Collected(name, path, notes)
+    return Collected(name, path, notes, is_last=is_last)
 
 
 def refusals(lab: str, root: Path) -> dict[str, str]:
@@ -854,7 +857,13 @@ def _chunks(file):
 
 
 def _put(new, date, student, lab, root, notes):
-    """Move a submission to its place unless the present one is the same or not older; return the notebook."""
+    """Move a submission to its place unless the present one is the same or not older.
+
+    Returns
+    -------
+    tuple of pathlib.Path and bool
+        The notebook, and whether it is that of the submission.
+    """
     place = root / "submitted" / student / lab
     notebook = place / f"{lab}.ipynb"
     if os.path.lexists(place):
@@ -863,19 +872,19 @@ def _put(new, date, student, lab, root, notes):
             and not kind_of(notebook)
             and filecmp.cmp(notebook, new / notebook.name, shallow=False)
         ):
-            return notebook
+            return notebook, True
         if date <= (present := date_of(place)):
             notes.append(
                 f"Not taken: it is of {_written(date)}, and the one collected before is of {_written(present)}."
             )
-            return notebook
+            return notebook, False
         kept = _keep(student, lab, root, present)
         notes.append(
             f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it again."
         )
     place.parent.mkdir(parents=True, exist_ok=True)
     new.rename(place)
-    return notebook
+    return notebook, True
 
 
 def _keep(student, lab, root, date):

@@ -228,7 +228,8 @@ def collect(options):
             print(f"{shown(one.student)}: {note}")
     missed = sum(one.path is None for one in collected)
     print(f"Collected {len(collected) - missed} submissions in submitted/.")
-    timeless = write_times(options.worksheet, lab, options.root, people) if options.worksheet else []
+    last = {one.student for one in collected if one.is_last}
+    timeless = write_times(options.worksheet, lab, options.root, people, last) if options.worksheet else []
     for student in timeless:
         print(
             f"{shown(student)}: no row of {options.worksheet} with this number and email says when it was handed in: "

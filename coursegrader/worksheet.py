@@ -11,7 +11,7 @@ import itertools
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -27,11 +27,12 @@ from coursegrader.standing import classes, refuse_unfinished
 from coursegrader.submissions import check_timestamp, read_timestamp, shown
 from coursegrader.tables import cell, for_moodle
 
-# A field as RFC 4180 has it and as Moodle's spreadsheet library writes it, and one as PHP reads it, which also wrote it
-# before: in quotation marks, a backslash escapes the next character
+# A field as RFC 4180 has it and as Moodle's spreadsheet library writes it; one as PHP reads it, in which a backslash
+# escapes the next character; and one as PHP wrote it before, with a single quotation mark after a backslash, unless a
+# field may end there
 FIELDS = [
     re.compile(rf'(?P<text>"(?:{inside})*+"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
-    for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""')
+    for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""', r'[^"]++|""|(?<=\\)"(?![,\r\n]|\Z)')
 ]
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
 MODIFIED = "Last modified (submission)"
@@ -118,8 +119,10 @@ def fill_worksheet(
     return sorted(results.keys() - filled)
 
 
-def write_times(worksheet: Path, lab: str, root: Path, people: Sequence[Person] = ()) -> list[str]:
-    """Write when each submission was handed in, as Moodle's grading worksheet says, to its ``timestamp.txt``.
+def write_times(
+    worksheet: Path, lab: str, root: Path, people: Sequence[Person] = (), students: Collection[str] | None = None
+) -> list[str]:
+    """Write when submissions were handed in, as Moodle's grading worksheet says, to their ``timestamp.txt``.
 
     Parameters
     ----------
@@ -131,11 +134,13 @@ def write_times(worksheet: Path, lab: str, root: Path, people: Sequence[Person] 
         The folder of the course, with ``submitted/``.
     people : sequence of Person
         The roster.
+    students : collection of str, optional
+        Whose submissions are the last that Moodle has, all by default: others keep their times.
 
     Returns
     -------
     list of str
-        The students with a submission whose time is not in the worksheet.
+        The students with a submission whose time is not known.
 
     Raises
     ------
@@ -152,13 +157,15 @@ def write_times(worksheet: Path, lab: str, root: Path, people: Sequence[Person] 
     for row in rows[1:]:
         texts = dict(zip(columns, map(_plain, row), strict=False))
         student, text = student_of(texts), texts.get(MODIFIED, "").strip()
-        if student in folders and text not in ("", "-"):
+        if student in folders and (students is None or student in students) and text not in ("", "-"):
             times[student] = _time(text, due.tzinfo, worksheet)
     for student, time in times.items():
         check_timestamp(folders[student])  # it puts a link aside
         if read_timestamp(folders[student]) != time:
             write_whole(folders[student] / "timestamp.txt", f"{time:%Y-%m-%d %H:%M:%S} UTC\n")
-    return sorted(folders.keys() - times.keys())
+    kept = {} if students is None else folders.keys() - students
+    known = {student for student in kept if read_timestamp(folders[student])}
+    return sorted(folders.keys() - times.keys() - known)
 
 
 def _time(text, zone, worksheet):
@@ -271,15 +278,19 @@ def _read(worksheet):
 def _rows(text, worksheet):
     """Return the rows of a CSV as lists of fields, each a list of its text as written and of what ends it."""
     mark, text = text[:1] if text.startswith("\ufeff") else "", text.removeprefix("\ufeff")
-    (plain, plain_fits), (of_php, php_fits) = (_reading(text, field) for field in FIELDS)
-    if not (plain_fits or php_fits):
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(plain, of_php, strict=False))
+    readings = []
+    for field in FIELDS:
+        rows, fits = _reading(text, field)
+        readings.append(rows)
+        if fits:
+            break
+    else:
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*readings[:2], strict=False))
         begin = len("".join(part for row, _ in same for field in row for part in field))
         raise GradingError(_broken(text, begin, worksheet))
-    rows = plain if plain_fits else of_php
     if not rows:
         raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
-    for field in itertools.chain(*rows) if plain_fits else ():
+    for field in () if len(readings) == 2 else itertools.chain(*rows):  # not as PHP reads it
         if '\\"' in field[0]:  # which Moodle would misread
             field[0] = _quoted(_plain(field))
     rows[0][0][0] = mark + rows[0][0][0]

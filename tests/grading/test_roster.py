@@ -629,6 +629,7 @@ def test_a_quotation_mark_after_a_backslash_in_a_students_text_stops_no_workshee
         '"print(\\""x\\"")"',  # as Moodle's spreadsheet library writes it
         '"x\\"",,30.00,Yes,-,-,\nParticipant 7,a,b"',
         '"Submitted for grading, \\"',
+        '"print(\\"x y\\"), \\"',  # as PHP wrote it
     ],
 )
 def test_a_backslash_that_moodle_writes_and_cannot_read_is_given_back_so_that_it_can(marked, tmp_path, status):
@@ -757,6 +758,25 @@ def test_a_roster_that_cannot_be_read_is_said_before_anybody_is_graded(course):
     written(root / "roster.csv", "student;username;id_number;group\n")
     assert "save it as CSV with commas and in UTF-8" in type("grade", LAB, "--workers", "1")[0]
     assert not (root / "autograded").exists()
+
+
+def test_a_notebook_that_stays_keeps_its_time_although_another_file_came_later(course, tmp_path):
+    root, type = course
+    type("roster", written(tmp_path / "people.csv", MOODLE))
+    (root / "deadlines.csv").write_text(f"lab,student,due,time zone\n{LAB},,2026-03-01 12:00,Europe/Berlin\n")
+
+    def collect(name, content, sheet):
+        with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+            archive.writestr(name, content)
+        return type("collect", LAB, tmp_path / "class.zip", "--worksheet", written(tmp_path / "sheet.csv", sheet))
+
+    notebook, later = in_moodle("Ada Lovelace", 7), WORKSHEET.replace("Monday, 2 March", "Friday, 6 March")
+    assert collect(notebook, RELEASED, WORKSHEET)[0] == 0
+    code, said = collect(notebook.replace(f"{LAB}.ipynb", "report.pdf"), b"no notebook", later)
+    assert code == 1 and "1001: Not collected" in said and "no time" not in said
+    time = root / "submitted" / "1001" / LAB / "timestamp.txt"
+    assert time.read_text() == "2026-03-02 09:00:00 UTC\n"
+    assert collect(notebook, RELEASED, later)[0] == 0 and time.read_text() == "2026-03-06 09:00:00 UTC\n"
 
 
 @pytest.mark.nightly
