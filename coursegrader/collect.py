@@ -55,6 +55,7 @@ from coursegrader.files import (
     kind_of,
     open_below,
     open_ordinary,
+    read_ordinary,
     unexpected,
     write_whole,
 )
@@ -203,7 +204,10 @@ def collect(
     with ExitStack() as opened:
         labs = {lab, *(path.name for path in (root / "source").iterdir())}
         ids = {one.lms_user_id: names_of(one) | {folded(one.student)} for one in people if one.lms_user_id}
-        classes = [_by_student(_files(path, opened), lab, labs, ids) for path in files]
+        classes = [_files(path, opened) for path in files]
+        names = [PurePosixPath(file.path).name for some in classes for file in some]
+        taken = _ids_of_canvas([*names, *_names_of_canvas(lab, root)])
+        classes = [_by_student(some, lab, labs, ids, taken) for some in classes]
         return _collect_classes(classes, lab, source, root, people, keep)
 
 
@@ -510,14 +514,16 @@ def _is_ignored(path):
 # Students of the files
 
 
-def _by_student(files: list[_File], lab: str, labs: set[str], ids: dict[str, set[str]]) -> dict[str, list[_HandedIn]]:
+def _by_student(
+    files: list[_File], lab: str, labs: set[str], ids: dict[str, set[str]], taken: set[str]
+) -> dict[str, list[_HandedIn]]:
     """Return the files of each student, by the student's name in the zip or the folder."""
     students, hidden = {}, {}
     seen = [file.path for file in files if not _is_ignored(file.path)]
     top = _common_folder(seen or [file.path for file in files], labs)
     for file in files:
         path = file.path.removeprefix(top)
-        student, handed_in = _assigned(file, path, lab, ids)
+        student, handed_in = _assigned(file, path, lab, ids, taken)
         if not _is_ignored(handed_in.name if handed_in.by_lms else path):
             students.setdefault(student, []).append(handed_in)
         elif path.lower().endswith((".ipynb", ".zip")) and (handed_in.by_lms or not _is_ignored(student)):
@@ -565,8 +571,11 @@ def _is_long(name):
     return len(name.encode(errors="surrogatepass")) > MAX_NAME_BYTES
 
 
-def _assigned(file, path, lab, ids):
-    """Return the student to whom a file belongs, and the file as that student's; `ids` has names by ID of Canvas."""
+def _assigned(file, path, lab, ids, taken):
+    """Return the student to whom a file belongs, and the file as that student's.
+
+    `ids` has the names of the roster by ID of Canvas, `taken` the IDs that are beyond doubt those of other files.
+    """
     folder, _, name = path.partition("/")
     if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
@@ -578,13 +587,16 @@ def _assigned(file, path, lab, ids):
     if readings:
         note = None
         if len(readings) > 1:
-            first, *_ = readings
-            readings = [one for one in readings if one[2]["user"][1:] in ids]
+            (name, _, first), *_ = readings
+            number, known = first["user"][1:], [one for one in readings if one[2]["user"][1:] in ids]
             # A student chooses what stands behind the first number, and may have put that at the end of a name
-            if readings != [first] or folded(first[0]) not in ids[first[2]["user"][1:]]:
+            if known != readings[:1] or folded(name) not in ids[number] or number in taken:
                 why = "its name has several numbers that may be the student's ID of Canvas"
                 return _left_apart(file, path, lab, why)
-            note = f"Its name has several numbers; only {readings[0][2]['user'][1:]} is an ID of Canvas on the roster."
+            note = (
+                f"Its name has several numbers; only {number} is an ID of Canvas on the roster: look whose it is if "
+                "students may change their names."
+            )
         student, late, match = readings[0]
         name = PurePosixPath(match["file"] or match["typed"])
         again = re.fullmatch(r"(.+)-([1-9]\d{0,3})", name.stem)
@@ -624,6 +636,19 @@ def _readings_of_canvas(path):
         (name.removesuffix("_LATE").removeprefix("LATE_"), name.endswith("_LATE") or name == "LATE_anon", one)
         for name, one in readings.values()
     ]
+
+
+def _names_of_canvas(lab, root):
+    """Yield the names in Canvas of what was collected before."""
+    for path in (root / "submitted").glob(f"*/{lab}/{CANVAS_FILE}"):
+        with suppress(OSError):
+            yield (read_ordinary(path, MAX_NAME_BYTES) or b"").decode("utf-8", "replace")
+
+
+def _ids_of_canvas(names):
+    """Return the IDs of Canvas of the files whose names can be read in one way."""
+    readings = [_readings_of_canvas(name) for name in names if not _is_long(name)]
+    return {some[0][2]["user"][1:] for some in readings if len(some) == 1}
 
 
 def identifier(name: str) -> str:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from coursegrader import collect as module
 from coursegrader.collect import collect
 from coursegrader.export import export
 from coursegrader.people import BY_NAME, NOTHING
-from coursegrader.report import write_report
+from coursegrader.report import write_report, write_term_report
 from coursegrader.roster import handed_in_nothing, keep_numbers, read_people, read_roster, update_roster, write_roster
 from coursegrader.standing import classes
 from coursegrader.worksheet import fill_worksheet, write_archive, write_times
@@ -397,6 +398,18 @@ def test_numbers_at_the_beginning_of_a_files_name_in_canvas_leave_it_to_its_stud
     assert collected(room) == {"ada", "ben"} and "only 71 is an ID of Canvas on the roster" in notes["ada"]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_stranger_in_canvas_with_name_and_number_of_another_does_not_replace_that_persons_file(
+    room, enrol, hand_in, together
+):
+    enrol(CANVAS)
+    own, forged = f"lovelaceada_71_800_{LAB}.ipynb", f"lovelaceada_71_777_901_{LAB}.ipynb"
+    notes = hand_in(own, forged) if together else hand_in(own) and hand_in(forged, day=3)
+    apart = forged.removesuffix(".ipynb")
+    assert collected(room) == {"ada", apart} and "several numbers that may be the student's ID" in notes[apart]
+    assert "777_901" not in (room.root / "submitted" / "ada" / LAB / f"{LAB}.ipynb").read_text("utf-8")
+
+
 def test_a_name_in_canvas_with_the_mark_of_moodle_takes_nobodys_place(room, enrol, hand_in):
     enrol(CANVAS)
     forged = f"ada_assignsubmission_file__72_901_{LAB}"
@@ -520,6 +533,24 @@ def test_whoever_is_on_the_roster_and_handed_in_nothing_is_on_the_report(marked)
     page = write_report(LAB, marked.root, marked.gradebook, people=roster).read_text("utf-8")
     assert "On the roster, 1 handed in nothing: Ben King (1003)." in page
     assert "handed in nothing" not in write_report(LAB, marked.root, marked.gradebook).read_text("utf-8")
+
+
+def test_a_stranger_whose_folder_is_deleted_is_no_longer_counted(marked):
+    roster = list(people(marked).values())
+
+    def counted():
+        page = write_report(LAB, marked.root, marked.gradebook, people=roster).read_text("utf-8")
+        whole = write_term_report(marked.root, marked.gradebook, people=roster).read_text("utf-8")
+        return (
+            re.search(r"(\d) submissions", page)[1],
+            "Eve-New_9" in page,
+            "Eve-New_9" in whole,
+            "Eve-New_9" in table(marked, "spreadsheet"),
+        )
+
+    assert counted() == ("3", True, True, True)
+    shutil.rmtree(marked.root / "submitted" / "Eve-New_9")
+    assert counted() == ("2", False, False, False)
 
 
 def test_what_is_collected_but_not_graded_is_not_nothing(room, enrol, hand_in):
