@@ -73,9 +73,10 @@ def write_report(
         If the gradebook does not know the lab or nothing was graded.
     """
     title, marks, titles = _marks(lab, root, gradebook)
+    (of_class,) = classes([lab], gradebook, root, people, config)
+    marks = _of_class(marks, of_class)
     if marks.empty:
         raise GradingError(f"nothing handed in for {lab} is in the gradebook: run `mlcourse grade {lab}` first")
-    (of_class,) = classes([lab], gradebook, root, people, config)
     students = sorted(marks.student.unique())
     found = {student: read_autograded(lab, student, root) for student in students}
     read = {student: autograded for student, autograded in found.items() if autograded}
@@ -127,6 +128,7 @@ def write_term_report(
     rows, standings = [], {}
     for one in of_labs:
         title, marks, titles = _marks(one.lab, root, gradebook)
+        marks = _of_class(marks, one)
         points = np.array([standing.result.points for standing in one.standings if standing.finished])
         rows.append(
             {
@@ -209,6 +211,11 @@ def _marks(lab, root, gradebook):
     marks = marks.sort_values(["student", "place", "grade_id"])
     titles = {name: headings.get(grade_id, name) for grade_id, name in zip(marks.grade_id, marks.exercise, strict=True)}
     return title, marks, titles
+
+
+def _of_class(marks, one_class):
+    """Return the marks of those who are in a class: others are in the gradebook under a wrong name."""
+    return marks[marks.student.isin([standing.student for standing in one_class.standings])]
 
 
 def _stub(lab, root):

@@ -140,6 +140,13 @@ def test_name_points_what_waits_and_lateness_stand_above(root):
     assert "Of 9 points, 7 count." in opening
 
 
+def test_points_that_are_marked_again_are_not_promised_twice(root):
+    changed = [cell("markdown", "Another text.", "essay", points=4, score=3, waiting=True, solution=True)]
+    page = text_of(write(root, changed))
+    assert "; 1 more point can come from" in page and "; 3 points can change, since what was marked has changed" in page
+    assert "waits to be marked again, 3 of 4 points until then" in page and "you have all points" not in page
+
+
 def test_who_has_all_points_reads_so(root):
     full = [cell("code", "check(mean)", "mean-2", points=1, score=1)]
     assert "you have all points" in first(write(root, full))[0]
