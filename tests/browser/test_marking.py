@@ -124,6 +124,25 @@ def test_a_class_is_marked_by_keyboard(room, page):
     assert page.locator("textarea").first.input_value() == "Which one?"  # what waits comes first
 
 
+def test_an_answer_that_waits_again_keeps_its_points_by_enter_or_gets_the_same_once_more(room, page):
+    for submission in room.gradebook.notebook_submissions(LAB, LAB):
+        submission.grades[0].manual_score, submission.grades[0].needs_manual_grade = 3, True
+    room.gradebook.db.commit()
+    page.reload()
+    assert states(page) == ["waits to be marked again: Enter keeps the points"] * 3
+    page.keyboard.press("Tab")
+    page.keyboard.press("Alt+ArrowUp")
+    assert page.inner_text("#left") == "3 of 3 wait."
+    page.keyboard.press("Enter")
+    page.keyboard.type("3")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Alt+ArrowDown")
+    page.keyboard.type("2")
+    page.keyboard.press("Enter")
+    page.get_by_text("All are marked.").wait_for()
+    assert marks(room) == [(3, None, False), (3, None, False), (2, None, False)] and not page.raised
+
+
 def test_points_beyond_the_maximum_are_not_stored_and_stay_in_their_field(room, page):
     page.keyboard.type("5")
     page.keyboard.press("Enter")
