@@ -188,7 +188,7 @@ def collect(
     people : sequence of Person
         The roster. Without one, nobody is looked for.
     keep : callable
-        Called with Moodle's numbers of the people of the roster whose files were collected, by student.
+        Called with Moodle's number of each person of the roster whose files were collected, by student.
 
     Returns
     -------
@@ -280,28 +280,25 @@ def _collect_classes(classes, lab, source, root, people, keep, accounts=False):
     found = _matched(classes, list(people), lab, root)
     names = {student: one.person.student if one.person else student for student, one in found.items()}
     alike = of_one_identifier({names.get(student, student) for students in classes for student in students})
-    collected, numbers = [], {}
-    try:
-        for students in classes:
-            for student in sorted(students):
-                name, matched = names.get(student, student), found.get(student, Match())
-                if name in alike:
-                    collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
-                    continue
-                if matched.person is None and not accounts and _is_taken(name, people):
-                    notes = [
-                        *filter(None, [matched.note]),
-                        "Not collected: it has the identifier of another: rename it.",
-                    ]
-                    collected.append(Collected(shown(student), None, notes))
-                    continue
-                one = _collect_student(name, students[student], lab, source, root)
-                notes = [*filter(None, [matched.note]), *one.notes]
-                collected.append(replace(one, notes=notes))
-                if matched.person and matched.number and one.path:
-                    numbers[name] = matched.number
-    finally:
-        keep(numbers)
+    collected = []
+    for students in classes:
+        for student in sorted(students):
+            name, matched = names.get(student, student), found.get(student, Match())
+            if name in alike:
+                collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
+                continue
+            if matched.person is None and not accounts and _is_taken(name, people):
+                notes = [
+                    *filter(None, [matched.note]),
+                    "Not collected: it has the identifier of another: rename it.",
+                ]
+                collected.append(Collected(shown(student), None, notes))
+                continue
+            one = _collect_student(name, students[student], lab, source, root)
+            notes = [*filter(None, [matched.note]), *one.notes]
+            collected.append(replace(one, notes=notes))
+            if matched.person and matched.number and one.path:
+                keep({name: matched.number})  # at once: the next run, if this one is stopped, needs it
     return collected
 
 

@@ -215,21 +215,24 @@ def people_of(options):
 def collect(options):
     """Collect the submissions of a class, and print notes on them."""
     from coursegrader.collect import collect, keep_refusals
+    from coursegrader.files import one_at_a_time
     from coursegrader.roster import keep_numbers
     from coursegrader.submissions import shown
     from coursegrader.worksheet import write_times
 
-    lab, people = known(options), people_of(options)
-    keep = partial(keep_numbers, people, lab, root=options.root)
-    collected = collect(lab, options.files, options.root, people, keep)
-    keep_refusals(collected, lab, options.root)
-    for one in collected:
-        for note in one.notes:
-            print(f"{shown(one.student)}: {note}")
-    missed = sum(one.path is None for one in collected)
-    print(f"Collected {len(collected) - missed} submissions in submitted/.")
-    last = {one.student for one in collected if one.is_last}
-    timeless = write_times(options.worksheet, lab, options.root, people, last) if options.worksheet else []
+    lab = known(options)
+    with one_at_a_time(options.root):  # another collecting would write the roster without these numbers
+        people = people_of(options)
+        keep = partial(keep_numbers, people, lab, root=options.root)
+        collected = collect(lab, options.files, options.root, people, keep)
+        keep_refusals(collected, lab, options.root)
+        for one in collected:
+            for note in one.notes:
+                print(f"{shown(one.student)}: {note}")
+        missed = sum(one.path is None for one in collected)
+        print(f"Collected {len(collected) - missed} submissions in submitted/.")
+        last = {one.student for one in collected if one.is_last}
+        timeless = write_times(options.worksheet, lab, options.root, people, last) if options.worksheet else []
     for student in timeless:
         print(
             f"{shown(student)}: no row of {options.worksheet} with this number and email says when it was handed in: "

@@ -60,7 +60,10 @@ PLAIN = {"id": "student", "last name": "last_name", "first name": "first_name", 
 BY = {"moodle": ("id_number", "username", "email"), "canvas": ("username", "id_number", "lms_user_id")}
 NAMED = {"student": "an id", "id_number": "an ID number", "username": "a Username", "email": "an Email address"}
 NAMED["lms_user_id"] = "an ID of Canvas"
-MEND = "save it as CSV with commas and in UTF-8, or delete it and type `mlcourse roster FILE` again"
+MEND = (
+    "save it as CSV with commas and in UTF-8, or put back a copy of it: if you delete it and type "
+    "`mlcourse roster FILE` again, Moodle's numbers of what was collected are lost"
+)
 EXPORT_AGAIN = "export the list of participants again"
 NOBODY = re.compile(r"\s+Points Possible|Student, Test", re.IGNORECASE)
 
