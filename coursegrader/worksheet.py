@@ -7,7 +7,6 @@ the roster, at the end of the identifier for others. Which columns Moodle reads 
 """
 
 import io
-import itertools
 import re
 import zipfile
 from collections import Counter
@@ -29,12 +28,13 @@ from coursegrader.tables import cell, for_moodle
 
 # A field as RFC 4180 has it and as Moodle's spreadsheet library writes it; one as PHP reads it, in which a backslash
 # escapes the next character; and one as PHP wrote it before, with a single quotation mark after a backslash, unless a
-# field may end there
+# field may end there. A row is read in the first way that gives it the number of fields of the others
 FIELDS = [
     re.compile(rf'(?P<text>"(?:{inside})*+"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
     for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""', r'[^"]++|""|(?<=\\)"(?![,\r\n]|\Z)')
 ]
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
+READ_BY_PHP = FIELDS[1]
 MODIFIED = "Last modified (submission)"
 # Moodle's `strftimedaydatetime` in English and in its American variant, with 12 and with 24 hours
 FORMS = [f"%A, {date} %Y, {time}" for date in ("%d %B", "%B %d,") for time in ("%I:%M %p", "%H:%M")]
@@ -97,7 +97,7 @@ def fill_worksheet(
     results, largest = of_class.results, of_class.largest
     student_of = _students([*results, *(one.student for one in people)], lab, people)
     silent = {one.student for one in of_class.silent}
-    filled = set()
+    filled, kept = set(), []
     for row in rows[1:]:
         texts = dict(zip(columns, map(_plain, row), strict=False))
         student = student_of(texts)
@@ -112,10 +112,16 @@ def fill_worksheet(
             comments = NOTHING
         else:
             continue
-        if comments and "Feedback comments" in columns:
-            row[columns.index("Feedback comments")][0] = _quoted(comments)
+        present = texts.get("Feedback comments")
+        if (comments and present is not None) or present == NOTHING:
+            row[columns.index("Feedback comments")][0] = _quoted(comments) if comments else ""
+        elif present:
+            kept.append(student)
     write_whole(to, "".join(text for row in rows for field in row for text in field))
     tell_of([of_class], tell)
+    if kept:
+        names = ", ".join(map(shown, kept[:5])) + (f" and {len(kept) - 5} more" if len(kept) > 5 else "")
+        tell(f"No comment to write, so that in Moodle stays: look whether it still holds for {names}.")
     return sorted(results.keys() - filled)
 
 
@@ -278,39 +284,34 @@ def _read(worksheet):
 def _rows(text, worksheet):
     """Return the rows of a CSV as lists of fields, each a list of its text as written and of what ends it."""
     mark, text = text[:1] if text.startswith("\ufeff") else "", text.removeprefix("\ufeff")
-    readings = []
-    for field in FIELDS:
-        rows, fits = _reading(text, field)
-        readings.append(rows)
-        if fits:
-            break
-    else:
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*readings[:2], strict=False))
-        begin = len("".join(part for row, _ in same for field in row for part in field))
-        raise GradingError(_broken(text, begin, worksheet))
+    rows, at = [], 0
+    while at < len(text):
+        for field in FIELDS:
+            row, end = _row(text, at, field)
+            if row and (not rows or len(row) == len(rows[0]) or row == [["", row[-1][1]]]):
+                break
+        else:
+            raise GradingError(_broken(text, at, worksheet))
+        for one in row:
+            if '\\"' in one[0] and field is not READ_BY_PHP:  # which Moodle would misread
+                one[0] = _quoted(_plain(one))
+        rows.append(row)
+        at = end
     if not rows:
         raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
-    for field in () if len(readings) == 2 else itertools.chain(*rows):  # not as PHP reads it
-        if '\\"' in field[0]:  # which Moodle would misread
-            field[0] = _quoted(_plain(field))
     rows[0][0][0] = mark + rows[0][0][0]
     return rows
 
 
-def _reading(text, field):
-    """Return the rows of a CSV up to the first that does not fit, and whether all fit."""
-    rows, row, at = [], [], 0
-    while at < len(text):
-        if not (found := field.match(text, at)):
-            return rows, False
+def _row(text, at, field):
+    """Return the row of a CSV that begins at a place, and where it ends; None if a field does not fit."""
+    row = []
+    while found := field.match(text, at):
         row.append([found["text"], found["end"]])
         at = found.end()
         if found["end"] != ",":
-            if rows and row != [["", found["end"]]] and len(row) != len(rows[0]):
-                return rows, False
-            rows.append(row)
-            row = []
-    return ([*rows, [*row, ["", ""]]] if row else rows), True
+            return row, at
+    return None, at
 
 
 def _broken(text, begin, worksheet):

@@ -535,6 +535,11 @@ def test_whoever_is_on_the_roster_and_handed_in_nothing_is_on_the_report(marked)
     assert "handed in nothing" not in write_report(LAB, marked.root, marked.gradebook).read_text("utf-8")
 
 
+def test_who_handed_in_at_last_has_no_comment_that_says_otherwise(marked, tmp_path):
+    text, _ = fill(marked, WORKSHEET.replace('10:00 AM",-,', f'10:00 AM",-,{NOTHING}'), tmp_path)
+    assert text.count(NOTHING) == 0
+
+
 def test_a_stranger_whose_folder_is_deleted_is_no_longer_counted(marked):
     roster = list(people(marked).values())
 
@@ -596,7 +601,9 @@ def fill(room, text, tmp_path, **options):
 
 
 def test_the_worksheet_of_moodle_comes_back_with_grades_and_is_otherwise_the_same_to_the_byte(marked, tmp_path):
-    text, left = fill(marked, WORKSHEET, tmp_path)
+    told = []
+    text, left = fill(marked, WORKSHEET, tmp_path, tell=told.append)
+    assert told[-1] == "No comment to write, so that in Moodle stays: look whether it still holds for 1002."
     expected = WORKSHEET.replace('Submitted for grading, ",,', 'Submitted for grading, ",3.5,').replace(
         "zoe@example.org,Submitted,,", "zoe@example.org,Submitted,0,"
     )
@@ -665,6 +672,14 @@ def test_a_quotation_mark_after_a_backslash_in_a_students_text_stops_no_workshee
 )
 def test_a_backslash_that_moodle_writes_and_cannot_read_is_given_back_so_that_it_can(marked, tmp_path, status):
     text, _ = fill(marked, WORKSHEET.replace('"Submitted for grading, "', status), tmp_path)
+    rows = as_moodle_reads(text)
+    assert {len(row) for row in rows} == {10} and [row[4] for row in rows[1:3]] == ["3.5", "0"]
+
+
+def test_two_texts_that_only_different_ways_to_read_can_read_stop_no_worksheet(marked, tmp_path):
+    text, _ = fill(
+        marked, WORKSHEET.replace("for grading, ", "\\").replace("Submitted,,", '"print(\\"x\\")",,'), tmp_path
+    )
     rows = as_moodle_reads(text)
     assert {len(row) for row in rows} == {10} and [row[4] for row in rows[1:3]] == ["3.5", "0"]
 
