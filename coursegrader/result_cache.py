@@ -231,8 +231,10 @@ class Index:
         """Keep the draw of a grading by nbgrader, which deletes the graded notebook before it grades again."""
         kept = {name: mark[name] for name in ("handed_in", "draw")}
         write_whole(self.draws, json.dumps(_entries(self.draws) | {student: kept}))
-        if self.entries.get(student, {}).get("handed_in") != mark["handed_in"]:
-            self.entries.pop(student, None)  # the gradebook has another submission now
+        if entry := self.entries.pop(student, None):
+            if entry.get("handed_in") == mark["handed_in"]:
+                entry.pop("answers", None)  # nbgrader lets a person mark all of them again
+                self.entries[student] = entry
             self.write()
 
     def _graded_before(self, student):
