@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import os
 import re
+import shutil
 import struct
 import subprocess
 import time
@@ -118,7 +119,7 @@ def update(root, source=None):
     if source is None:
         return _update_by_git(root)
     merged = merge_labs(root, find_labs(source))
-    backup = back_up(merged)
+    backup = back_up([lab.path for lab in merged if not lab.new])
     for lab in merged:
         _write(lab)
     return merged, backup
@@ -323,9 +324,8 @@ def _with_identifiers(cells):
     return named
 
 
-def back_up(merged):
+def back_up(replaced):
     """Copy what will be replaced into a folder beside it, and return the name of that folder, None if there is none."""
-    replaced = [lab.path for lab in merged if not lab.new]
     if not replaced:
         return None
     name = time.strftime("before-update-%Y-%m-%d-%H%M%S")
@@ -369,11 +369,11 @@ def _update_by_git(root):
         return [], None
     merged = merge_labs(root, _labs_of(root, theirs))
     _refuse_other_changes(root, base, theirs)
-    backup = back_up(merged)
-    before = {lab.path: lab.path.read_bytes() for lab in merged if not lab.new}
+    replaced = [lab.path for lab in merged if not lab.new]
     # Labs in which nothing changed that a student sees, such as tags: the student's file stays as it is
-    kept = {path: path.read_bytes() for path in _changed_by_both(root, base, theirs) if path not in before}
-    before |= kept
+    kept = {path: path.read_bytes() for path in _changed_by_both(root, base, theirs) if path not in replaced}
+    backup = back_up([*replaced, *kept])
+    before = {path: path.read_bytes() for path in replaced} | kept
     deleted = set(_git(root, "diff", "--name-only", "--diff-filter=D", base, theirs, "--", "labs").splitlines())
     try:
         _lay_aside(root, before)
@@ -384,6 +384,7 @@ def _update_by_git(root):
         for path, content in kept.items():
             path.parent.mkdir(parents=True, exist_ok=True)  # the course may have deleted the lab
             path.write_bytes(content)
+            shutil.rmtree(path.parent / backup)
     except BaseException:
         with contextlib.suppress(StudentError):
             _git(root, "merge", "--abort")
@@ -391,7 +392,7 @@ def _update_by_git(root):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         raise
-    return merged, backup
+    return merged, backup if replaced else None
 
 
 def _merge(root, theirs, deleted):

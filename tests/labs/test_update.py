@@ -16,6 +16,7 @@ from nbgrader.utils import compute_checksum
 from coursegrader.labs import _cell_id, grade_id
 from mlcourse.cli import main
 from mlcourse.student import notebooks
+from mlcourse.student import update as module
 from mlcourse.student.notebooks import as_given, has_passed, is_test
 from mlcourse.student.update import merge
 from paths import LABS, ROOT
@@ -436,7 +437,7 @@ def test_a_clone_is_brought_up_to_date_as_a_whole_with_the_answers_kept(clone, c
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_in_a_clone_a_lab_of_which_only_tags_are_new_stays_as_the_student_left_it(clone, committed):
+def test_in_a_clone_a_lab_of_which_only_tags_are_new_stays_as_the_student_left_it(clone, committed, monkeypatch):
     if committed:
         commit(clone)
     origin, mine = clone.parent / "origin", clone / "labs" / LAB / f"{LAB}.ipynb"
@@ -446,9 +447,16 @@ def test_in_a_clone_a_lab_of_which_only_tags_are_new_stays_as_the_student_left_i
     save(tagged, origin)
     (origin / "README.md").write_text("The course, mended\n")
     commit(origin)
-    before = mine.read_bytes()
+    before, merge, backups = mine.read_bytes(), module._merge, []
+
+    def merge_with_a_look(*arguments):  # what is there if the program is killed now
+        backups.extend(path.read_bytes() for path in mine.parent.glob("before-update-*/*.ipynb"))
+        merge(*arguments)
+
+    monkeypatch.setattr(module, "_merge", merge_with_a_look)
     assert update() == 0
     assert mine.read_bytes() == before and (clone / "README.md").read_text() == "The course, mended\n"
+    assert backups == [before] and not [*mine.parent.glob("before-update-*")]
 
 
 @pytest.mark.parametrize("committed", [False, True])
