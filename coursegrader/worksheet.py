@@ -28,7 +28,7 @@ from coursegrader.tables import cell, for_moodle
 
 # A field as RFC 4180 has it and as Moodle's spreadsheet library writes it; one as PHP reads it, in which a backslash
 # escapes the next character; and one as PHP wrote it before, with a single quotation mark after a backslash, unless a
-# field may end there. A row is read in the first way that gives it the number of fields of the others
+# field may end there. If none fits all rows, each is read in the first way that gives it as many fields as the others
 FIELDS = [
     re.compile(rf'(?P<text>"(?:{inside})*+"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
     for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""', r'[^"]++|""|(?<=\\)"(?![,\r\n]|\Z)')
@@ -284,23 +284,34 @@ def _read(worksheet):
 def _rows(text, worksheet):
     """Return the rows of a CSV as lists of fields, each a list of its text as written and of what ends it."""
     mark, text = text[:1] if text.startswith("\ufeff") else "", text.removeprefix("\ufeff")
+    for fields in [*([field] for field in FIELDS), FIELDS]:
+        rows, end = _reading(text, fields)
+        if end == len(text):
+            break
+    else:
+        raise GradingError(_broken(text, end, worksheet))
+    if not rows:
+        raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
+    rows[0][0][0] = mark + rows[0][0][0]
+    return rows
+
+
+def _reading(text, fields):
+    """Return the rows of a CSV, each read in the first of some ways that fits, and where that ends."""
     rows, at = [], 0
     while at < len(text):
-        for field in FIELDS:
+        for field in fields:
             row, end = _row(text, at, field)
             if row and (not rows or len(row) == len(rows[0]) or row == [["", row[-1][1]]]):
                 break
         else:
-            raise GradingError(_broken(text, at, worksheet))
+            break
         for one in row:
             if '\\"' in one[0] and field is not READ_BY_PHP:  # which Moodle would misread
                 one[0] = _quoted(_plain(one))
         rows.append(row)
         at = end
-    if not rows:
-        raise GradingError(f"{worksheet} is empty: download the grading worksheet again")
-    rows[0][0][0] = mark + rows[0][0][0]
-    return rows
+    return rows, at
 
 
 def _row(text, at, field):
