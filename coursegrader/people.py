@@ -73,6 +73,7 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
     known = {one.numbers[lab]: one for one in people if lab in one.numbers}
     strangers = [one for one in numbered.values() if one and one["number"] not in known]
     bearers = Counter(folded(one["name"]) for one in strangers)
+    before = {path.parent.name for path in (root / "submitted").glob(f"*/{lab}")}
     shared = Counter(one["number"] for one in strangers)
     of_canvas = {one.lms_user_id: one for one in people if one.lms_user_id}
     named = defaultdict(list)
@@ -99,7 +100,8 @@ def match(kinds: dict[str, str | None], identifiers: dict[str, str], people: lis
                 f"column {lab} of roster.csv, for the person whose it is, and collect again."
             )
         else:
-            found[name] = _by_name(parts, named[folded(parts["name"])], bearers, lab, root)
+            others = before - {identifiers.get(name)}
+            found[name] = _by_name(parts, named[folded(parts["name"])], bearers, others, lab, root)
     for name, one in found.items():
         if one.person and (note := _collected_before(identifiers.get(name), one.person, lab, root)):
             found[name] = Match(note=note)
@@ -136,7 +138,7 @@ def _by_number(parts, person, bearers):
     return Match(person, number)
 
 
-def _by_name(parts, alike, bearers, lab, root):
+def _by_name(parts, alike, bearers, others, lab, root):
     decide = f"write Moodle's number of the right one into the column {lab} of roster.csv and collect again"
     if not alike:
         return Match(note="Not on the roster: nobody there has this name.")
@@ -149,7 +151,10 @@ def _by_name(parts, alike, bearers, lab, root):
             note=f"Left apart: {person.student} of the roster has this name, but Moodle's number {number}; look at "
             f"this file and at that of {person.student}. If this one is right, {decide}."
         )
-    if sum(bearers[name] for name in names_of(person)) > 1:
+    earlier = (NUMBERED.fullmatch(one) for one in others)
+    if sum(bearers[name] for name in names_of(person)) > 1 or any(
+        folded(one["name"]) in names_of(person) for one in earlier if one
+    ):
         return Match(note=f"Left apart: others, too, handed in under the name of {person.student}; {decide}.")
     if (root / "submitted" / person.student / lab).exists():
         return Match(

@@ -322,6 +322,14 @@ def test_those_who_hand_in_under_one_name_in_any_order_all_stay_apart(room, enro
     assert people(room)["1001"].numbers == {}
 
 
+def test_one_of_two_with_a_name_takes_nobodys_place_when_he_comes_alone_with_another_spelling(room, enrol, hand_in):
+    enrol(MOODLE)
+    hand_in(in_moodle("Ada Lovelace", 7), in_moodle("ADA LOVELACE", 8))
+    notes = hand_in(in_moodle("Ada  Lovelace", 8), day=3)
+    assert "others, too, handed in under the name of 1001" in notes["Ada-Lovelace_8"]
+    assert people(room)["1001"].numbers == {}
+
+
 def test_two_of_the_roster_with_one_name_get_their_files_by_the_number_alone(room, enrol, hand_in):
     enrol(MOODLE + "Ada,Lovelace,1009,other@example.org,\n")
     assert "1001 and 1009 of the roster have this name" in hand_in(in_moodle("Ada Lovelace", 7))["Ada-Lovelace_7"]
@@ -668,6 +676,7 @@ def test_a_quotation_mark_after_a_backslash_in_a_students_text_stops_no_workshee
         '"x\\"",,30.00,Yes,-,-,\nParticipant 7,a,b"',
         '"Submitted for grading, \\"',
         '"print(\\"x y\\"), \\"',  # as PHP wrote it
+        '"x\\",,4.00,Yes,-,-,a\r\nb\\" and \\""',
     ],
 )
 def test_a_backslash_that_moodle_writes_and_cannot_read_is_given_back_so_that_it_can(marked, tmp_path, status):
