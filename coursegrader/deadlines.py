@@ -234,14 +234,13 @@ def _instant(text, zone, where):
             f"{where}: there is no time zone {shown(zone)}: write a name such as Europe/Berlin, or UTC"
         ) from None
     try:
-        local = datetime.fromisoformat(text) if TIME.fullmatch(text) else None
-    except ValueError:
-        local = None
-    if local is None:
-        raise GradingError(
-            f"{where}: {shown(text) or 'nothing'!r} is not a due date: write date and time as 2026-11-02 23:59"
-        )
-    return max(readings(local, zone)).astimezone(zone)
+        if TIME.fullmatch(text):
+            return max(readings(datetime.fromisoformat(text), zone)).astimezone(zone)
+    except (ValueError, OverflowError):  # the first and the last day of the calendar are over in some zones
+        pass
+    raise GradingError(
+        f"{where}: {shown(text) or 'nothing'!r} is not a due date: write date and time as 2026-11-02 23:59"
+    )
 
 
 def readings(local: datetime, zone: ZoneInfo) -> list[datetime]:

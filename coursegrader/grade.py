@@ -54,7 +54,10 @@ from coursegrader.worker import NO_LINUX, Worker, WorkerEnded
 
 LOCKED = "database is locked"  # SQLite's message
 IN_USE = "another program uses the gradebook: wait until it is done, or close it, then run the same command again"
-REOPENED = "{} was marked by hand, and the answer has changed since: mark it again; until then it keeps {:g} points."
+REOPENED = (
+    "{} was marked by hand, and the answer or its result has changed since: mark it again; until then it keeps {:g} "
+    "points."
+)
 WAITING = 4  # notebooks queued for each worker: enough to keep it busy, few enough to keep memory flat
 
 

@@ -98,6 +98,8 @@ def test_a_spreadsheet_may_write_semicolons_and_a_byte_order_mark_and_empty_rows
         ),
         (["lab-01,,2026-11-02,UTC"], "'2026-11-02' is not a due date: write date and time"),
         (["lab-01,,2026-02-30 10:00,UTC"], "'2026-02-30 10:00' is not a due date"),
+        (["lab-01,,9999-12-31 23:59,America/New_York"], "'9999-12-31 23:59' is not a due date"),
+        (["lab-01,,0001-01-01 00:00,Europe/Berlin"], "'0001-01-01 00:00' is not a due date"),
         (["lab-01,,,UTC"], "'nothing' is not a due date"),
         (["lab-01,,2026-11-02 23:59,Berlin"], "there is no time zone Berlin: write a name such as Europe/Berlin"),
         (["lab-01,,2026-11-02 23:59,../UTC"], "there is no time zone"),
