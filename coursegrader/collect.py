@@ -35,6 +35,7 @@ import shutil
 import stat
 import struct
 import tempfile
+import time
 import unicodedata
 import zipfile
 import zlib
@@ -57,6 +58,7 @@ from coursegrader.files import (
     open_ordinary,
     read_ordinary,
     unexpected,
+    uninterrupted,
     write_whole,
 )
 from coursegrader.people import NUMBERED, Match, Person, folded, match, names_of
@@ -86,6 +88,7 @@ MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
 REFUSED = ".refused.txt"
+KEEP_EVERY = 0.5  # seconds
 MOST_NOTES = 5  # of one kind for a student
 DIFFERENT = 600  # seconds between two times of handing in that are told
 TIMESTAMP = "timestamp.txt"
@@ -188,7 +191,7 @@ def collect(
     people : sequence of Person
         The roster. Without one, nobody is looked for.
     keep : callable
-        Called with Moodle's number of each person of the roster whose files were collected, by student.
+        Called with Moodle's numbers of the people of the roster whose files were collected so far, by student.
 
     Returns
     -------
@@ -280,25 +283,27 @@ def _collect_classes(classes, lab, source, root, people, keep, accounts=False):
     found = _matched(classes, list(people), lab, root)
     names = {student: one.person.student if one.person else student for student, one in found.items()}
     alike = of_one_identifier({names.get(student, student) for students in classes for student in students})
-    collected = []
-    for students in classes:
-        for student in sorted(students):
+    collected, numbers, kept = [], {}, time.monotonic()
+    try:
+        for student, handed_in in ((student, one[student]) for one in classes for student in sorted(one)):
             name, matched = names.get(student, student), found.get(student, Match())
             if name in alike:
                 collected.append(Collected(shown(student), None, [f"Not collected: {alike[name]}."]))
                 continue
             if matched.person is None and not accounts and _is_taken(name, people):
-                notes = [
-                    *filter(None, [matched.note]),
-                    "Not collected: it has the identifier of another: rename it.",
-                ]
+                notes = [*filter(None, [matched.note]), "Not collected: it has the identifier of another: rename it."]
                 collected.append(Collected(shown(student), None, notes))
                 continue
-            one = _collect_student(name, students[student], lab, source, root)
-            notes = [*filter(None, [matched.note]), *one.notes]
-            collected.append(replace(one, notes=notes))
-            if matched.person and matched.number and one.path:
-                keep({name: matched.number})  # at once: the next run, if this one is stopped, needs it
+            with uninterrupted():
+                one = _collect_student(name, handed_in, lab, source, root)
+                if matched.person and matched.number and one.path:
+                    numbers[name] = matched.number
+            collected.append(replace(one, notes=[*filter(None, [matched.note]), *one.notes]))
+            if time.monotonic() - kept > KEEP_EVERY:  # the next run needs them if this one is killed
+                keep(numbers)
+                kept = time.monotonic()
+    finally:
+        keep(numbers)
     return collected
 
 

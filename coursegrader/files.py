@@ -4,7 +4,9 @@ import contextlib
 import errno
 import importlib.util
 import os
+import signal
 import stat
+import threading
 import traceback
 from collections.abc import Iterator
 from datetime import datetime
@@ -108,6 +110,22 @@ def told_of_room(path: Path) -> Iterator[None]:
         if error.errno not in NO_ROOM:
             raise
         raise CannotWrite(f"{path} cannot be written ({error.strerror}): {MAKE_ROOM}") from None
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block: what stops in a change would leave half of it."""
+    before, pressed = signal.getsignal(signal.SIGINT), []
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

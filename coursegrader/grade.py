@@ -5,9 +5,7 @@ import contextlib
 import logging
 import os
 import queue
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
@@ -29,6 +27,7 @@ from coursegrader.files import (
     kind_of,
     one_at_a_time,
     unexpected,
+    uninterrupted,
     write_whole,
 )
 from coursegrader.labs import cells_that_differ, nbgrader_config
@@ -220,7 +219,8 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                     check_timestamp(root / "submitted" / student / lab)
                     mark = graded.mark(student, secret, draw)
                     held = graded.holds(student, mark, record.recorded.get(student)) and not again
-                    if held and (before := record.graded(student)):
+                    before = record.graded(student) if held else None
+                    if before and before.handed_in == mark["handed_in"]:
                         summary.unchanged += 1
                         summary.notes += [(student, f"Refused: {before.refused}")] if before.refused else []
                     else:
@@ -244,22 +244,6 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
         summary.silent = len(handed_in_nothing(people, lab, gradebook, root))
     summary.seconds = time.monotonic() - begin
     return summary
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block: a gradebook interrupted in a change accepts no other."""
-    before, pressed = signal.getsignal(signal.SIGINT), []
-    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
 
 
 def students_of(lab: str, root: Path) -> tuple[list[str], dict[str, str]]:

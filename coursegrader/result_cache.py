@@ -231,11 +231,6 @@ class Index:
         """Keep the draw of a grading by nbgrader, which deletes the graded notebook before it grades again."""
         kept = {name: mark[name] for name in ("handed_in", "draw")}
         write_whole(self.draws, json.dumps(_entries(self.draws) | {student: kept}))
-        if entry := self.entries.pop(student, None):
-            if entry.get("handed_in") == mark["handed_in"]:
-                entry.pop("answers", None)  # nbgrader lets a person mark all of them again
-                self.entries[student] = entry
-            self.write()
 
     def _graded_before(self, student):
         """Yield, from earlier times that a student was graded, what was handed in and the draw."""
@@ -264,21 +259,23 @@ class Index:
         return mark["late"] < LATE_GRADINGS
 
     def answers(self, student, recorded):
-        """Return `answers_of` the submission that was graded last, from the graded notebook if there is no index.
+        """Return `answers_of` the submission that was graded last.
 
-        Nothing if that notebook was not graded: nbgrader puts one there before it grades it, and may be stopped.
+        If the graded notebook is of another submission than the index, the grading was nbgrader's, or ended before the
+        index was written. A notebook that nbgrader put there and did not grade says nothing.
         """
-        entry = self.entries.get(student, {})
+        entry, graded, answers = self.entries.get(student, {}), None, {}
         recorded = recorded or {"points": None, "time": None}
-        if "answers" in entry:
+        with contextlib.suppress(Exception):  # the notebook may be missing or damaged
+            notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
+            met = notebook.metadata.get("mlcourse", {})
+            graded = met.get("handed_in", None if "seconds" in met else "")  # not there before November 2026
+            answers = answers_of(notebook, recorded["points"] or {})
+        if "answers" in entry and graded in (None, entry.get("handed_in")):
             # Marks in an older gradebook may be of other answers
             known = {"points": entry["points"], "time": entry.get("time", recorded["time"])}
             return entry["answers"] if known == recorded else {}
-        with contextlib.suppress(Exception):  # the notebook may be missing or damaged
-            notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
-            if notebook.metadata.mlcourse.handed_in:
-                return answers_of(notebook, recorded["points"] or {})
-        return {}
+        return answers if graded else {}
 
     def __setitem__(self, student, entry):
         self.entries[student] = {**entry.mark, "points": entry.scores, "time": entry.time, "answers": entry.answers}

@@ -920,6 +920,42 @@ def test_a_grading_by_nbgrader_that_stops_leaves_no_mark_on_another_answer(room)
     assert marked(room, "ada") == (3, "well said", True)
 
 
+def test_after_nbgrader_stopped_the_next_grading_grades_what_had_not_changed(room):
+    room.hand_in("ada")
+    room.grade()
+    mark(room, "ada", 3)
+    command = [sys.executable, "-c", STOPS, "autograde", LAB, "--student", "ada", "--force"]
+    subprocess.run(command, cwd=room.root, check=False, capture_output=True)
+    assert "1 submission in lab-01-toy-regression to be graded" in room.type("export")[1]
+    assert "Graded 1 submissions" in room.grade()[1] and "to be graded" not in room.type("export")[1]
+
+
+def test_a_grading_that_stops_before_the_index_knows_what_was_marked(room, monkeypatch):
+    paths = {student: room.hand_in(student, timestamp=b"2026-03-02 10:00:00 UTC") / FILE for student in ("ada", "ben")}
+    room.grade()
+    for student in paths:
+        mark(room, student, 3)
+    first = paths["ada"].read_bytes()
+    answer_anew(paths["ada"], "A new answer.")
+    paths["ben"].with_name("timestamp.txt").write_text("2026-03-03 10:00:00 UTC")
+    with monkeypatch.context() as patch:
+        patch.setattr(grade.Index, "write", interrupted)
+        assert room.grade()[0] != 0
+    assert [marked(room, student)[2] for student in paths] == [True, False]
+    mark(room, "ada", 4)
+    room.grade()
+    assert [marked(room, student)[2] for student in paths] == [False, False]
+    with monkeypatch.context() as patch:
+        patch.setattr(grade.Index, "write", interrupted)
+        answer_anew(paths["ada"], "Another answer.")
+        room.grade()
+    mark(room, "ada", 2)
+    paths["ada"].write_bytes(first)
+    answer_anew(paths["ada"], "A new answer.")
+    room.grade()
+    assert marked(room, "ada") == (2, "well said", True)
+
+
 # nbgrader, which ends before it writes to the gradebook
 STOPS = """
 import os

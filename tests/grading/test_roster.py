@@ -466,6 +466,20 @@ def test_a_collecting_that_was_interrupted_goes_on_with_the_same_people(room, en
     assert hand_in(*names) == {"1001": "", "1003": BY_NAME} and collected(room) == {"1001", "1003"}
 
 
+def test_numbers_are_kept_while_a_long_collecting_goes_on(room, enrol, hand_in, monkeypatch):
+    enrol(MOODLE)
+    put, known = module._put, []
+
+    def look(*arguments):
+        known.append(sum(bool(one.numbers) for one in people(room).values()))
+        return put(*arguments)
+
+    monkeypatch.setattr(module, "_put", look)
+    monkeypatch.setattr(module, "KEEP_EVERY", 0)
+    hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Ben King", 8))
+    assert known == [0, 1]
+
+
 def test_a_roster_that_a_spreadsheet_saved_in_another_form_is_refused_in_a_sentence(room, enrol):
     enrol(MOODLE)
     path = room.root / "roster.csv"
