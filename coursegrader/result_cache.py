@@ -269,7 +269,7 @@ class Index:
         with contextlib.suppress(Exception):  # the notebook may be missing or damaged
             notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
             met = notebook.metadata.get("mlcourse", {})
-            graded = met.get("handed_in", None if "seconds" in met else "")  # not there before November 2026
+            graded = met.get("handed_in", None if "seconds" in met else "")  # an older version wrote none
             answers = answers_of(notebook, recorded["points"] or {})
         if "answers" in entry and graded in (None, entry.get("handed_in")):
             # Marks in an older gradebook may be of other answers

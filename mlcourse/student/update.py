@@ -9,7 +9,6 @@ import contextlib
 import difflib
 import os
 import re
-import shutil
 import struct
 import subprocess
 import time
@@ -333,7 +332,7 @@ def back_up(replaced):
         name += "b"
     for path in replaced:
         try:
-            (path.parent / name).mkdir()
+            (path.parent / name).mkdir(exist_ok=True)  # for another file of the same lab
             (path.parent / name / path.name).write_bytes(path.read_bytes())
         except OSError as error:
             raise StudentError(
@@ -384,7 +383,6 @@ def _update_by_git(root):
         for path, content in kept.items():
             path.parent.mkdir(parents=True, exist_ok=True)  # the course may have deleted the lab
             path.write_bytes(content)
-            shutil.rmtree(path.parent / backup)
     except BaseException:
         with contextlib.suppress(StudentError):
             _git(root, "merge", "--abort")
@@ -392,6 +390,10 @@ def _update_by_git(root):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         raise
+    for path in kept:
+        (path.parent / backup / path.name).unlink()
+        with contextlib.suppress(OSError):  # there may be the copy of a lab that was replaced
+            (path.parent / backup).rmdir()
     return merged, backup if replaced else None
 
 

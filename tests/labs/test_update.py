@@ -459,6 +459,18 @@ def test_in_a_clone_a_lab_of_which_only_tags_are_new_stays_as_the_student_left_i
     assert backups == [before] and not [*mine.parent.glob("before-update-*")]
 
 
+def test_in_a_clone_a_file_beside_a_lab_that_both_changed_alike_costs_no_backup(clone):
+    origin, mine = clone.parent / "origin", clone / "labs" / LAB / f"{LAB}.ipynb"
+    publish(origin, given=["mean-squared-error"])
+    for root in (origin, clone):
+        (root / "labs" / LAB / "notes.txt").write_text("the same")
+        git(root, "add", "--force", f"labs/{LAB}/notes.txt")
+        commit(root)
+    before = mine.read_bytes()
+    assert update() == 0
+    assert [path.read_bytes() for path in mine.parent.glob("before-update-*/*")] == [before]
+
+
 @pytest.mark.parametrize("committed", [False, True])
 def test_in_a_clone_a_broken_notebook_leaves_everything_as_it_was(clone, committed):
     (clone / "labs" / LAB / f"{LAB}.ipynb").write_bytes(BROKEN["cut off"])
