@@ -130,14 +130,14 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_at_a_time(root: Path) -> Iterator[None]:
-    """Let one process at a time grade or release in the course folder `root`; the lock ends with the process.
+    """Let one process at a time grade, collect or release in the course folder `root`; the lock ends with the process.
 
     The block may be nested. There is no lock without `fcntl`, on Windows, where nothing is graded.
 
     Raises
     ------
     GradingError
-        If another one is grading.
+        If another one does.
     """
     if importlib.util.find_spec("fcntl") is None or root in HELD:
         yield
@@ -153,7 +153,7 @@ def one_at_a_time(root: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise GradingError(
-                f"another grading is running in {root}: wait until it is done, then run the same command again"
+                f"another command is running in {root}: wait until it is done, then run the same command again"
             ) from None
         HELD.add(root)
         try:

@@ -638,7 +638,7 @@ def test_one_grading_runs_at_a_time_and_one_that_was_killed_is_forgotten(room, f
     first.send_signal(signal.SIGKILL)
     first.communicate()
     assert [code for code, _ in others] == [1, 1, 1, 1] and [path.read_bytes() for path in sources] == before
-    assert all("another grading is running" in said.splitlines()[-1] and "Traceback" not in said for _, said in others)
+    assert all("another command is running" in said.splitlines()[-1] and "Traceback" not in said for _, said in others)
     nbformat.write(room.honest, path)
     assert (room.grade()[0], room.points()) == (0, {"ada": full})
 
