@@ -101,6 +101,12 @@ def write_whole(path: Path, content: str | bytes, encoding: str = "utf-8", error
         write(path, content)
 
 
+def to_disk(path: Path) -> None:
+    """Wait until the content of a file is on the disk: its name may be there before, and a power cut between."""
+    with path.open("rb+") as file:  # Windows refuses it for a file that is only read
+        os.fsync(file.fileno())
+
+
 @contextlib.contextmanager
 def told_of_room(path: Path) -> Iterator[None]:
     """Raise `CannotWrite` if there is no room to write `path`."""

@@ -77,6 +77,8 @@ class Secret:
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                     json.dump({"secret": secrets.token_hex(32), "draws": {}}, file)
+                    file.flush()
+                    os.fsync(file.fileno())
                 with contextlib.suppress(FileExistsError):
                     os.link(part, self.path)
             finally:

@@ -64,6 +64,8 @@ def write(path, content):
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # else the new name may be on the disk before the content, and a power cut between
         os.chmod(draft, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
         os.replace(draft, path)
     except BaseException:
