@@ -57,6 +57,7 @@ from coursegrader.files import (
     open_below,
     open_ordinary,
     read_ordinary,
+    to_disk,
     unexpected,
     uninterrupted,
     write_whole,
@@ -899,6 +900,8 @@ def _put(new, date, student, lab, root, notes):
             and not kind_of(notebook)
             and filecmp.cmp(notebook, new / notebook.name, shallow=False)
         ):
+            if _upload(new) > _upload(place):  # feedback goes back beside the last upload
+                (new / CANVAS_FILE).replace(place / CANVAS_FILE)
             return notebook, True
         if date <= (present := date_of(place)):
             notes.append(
@@ -910,8 +913,19 @@ def _put(new, date, student, lab, root, notes):
             f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it again."
         )
     place.parent.mkdir(parents=True, exist_ok=True)
+    for path in new.iterdir():
+        to_disk(path)
     new.rename(place)
     return notebook, True
+
+
+def _upload(folder):
+    """Return Canvas's number of the uploaded file; 0 if it is not known."""
+    with suppress(OSError):
+        name = (read_ordinary(folder / CANVAS_FILE, MAX_NAME_BYTES) or b"").decode("utf-8", "replace")
+        for _, _, match in _readings_of_canvas(name)[:1]:
+            return int(match["upload"] or 0)
+    return 0
 
 
 def _keep(student, lab, root, date):
