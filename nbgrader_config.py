@@ -25,6 +25,7 @@ from coursegrader.feedback import FeedbackPage
 from coursegrader.preprocessors import (
     DrawAnew,
     GradeInSandbox,
+    KeepAnswers,
     SayAsHandedIn,
     ShowHintsOnly,
     ShowMarks,
@@ -70,7 +71,13 @@ let_nbgrader_read_times()
 # Students' code runs in a sandbox; the tests run outside, where students' code cannot reach them.
 # The data of hidden tests depend on a secret. The first grading writes it to this file; keep it with the gradebook.
 c.GradeInSandbox.secret_file = "secret.json"
-c.Autograde.autograde_preprocessors = [GradeInSandbox, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
+c.Autograde.autograde_preprocessors = [
+    GradeInSandbox,
+    SaveAutoGrades,
+    KeepAnswers,
+    AssignLatePenalties,
+    CheckCellMetadata,
+]
 
 # The part of its points that a submission loses for each late day begun. The page for instructors lists more settings.
 c.LatePenalty.per_day = 0

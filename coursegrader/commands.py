@@ -399,7 +399,7 @@ def feedback(options):
     from coursegrader.grade import IN_USE, LOCKED, gradebook_of
     from coursegrader.labs import nbgrader_config
     from coursegrader.scores import automatic_points
-    from coursegrader.submissions import shown
+    from coursegrader.submissions import present, shown
 
     root, lab = options.root, known(options)
     config = nbgrader_config(root)
@@ -409,7 +409,7 @@ def feedback(options):
         with gradebook_of(config) as gradebook:
             apply_deadlines(gradebook, root, config)
             say_unknown(options, gradebook)
-            graded = sorted(automatic_points(lab, gradebook))
+            graded = sorted(present(automatic_points(lab, gradebook), lab, root))
             maximum = gradebook.find_assignment(lab).max_score
         refused = {student: why for student, why in refusals(lab, root).items() if student not in graded}
         if not graded and not refused:

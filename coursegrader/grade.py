@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 import nbgrader.api
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, parse_utc
+from nbgrader.utils import compute_checksum, is_solution, parse_utc
 from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, OperationalError, SQLAlchemyError
 
 from coursegrader import GradingError
@@ -33,7 +33,7 @@ from coursegrader.files import (
 from coursegrader.labs import cells_that_differ, nbgrader_config
 from coursegrader.preprocessors import limits_of, the_worker
 from coursegrader.protocol import Cell, NotebookResult, failure
-from coursegrader.result_cache import Index, ResultCache, answers_of, cells_of, write_outputs
+from coursegrader.result_cache import Index, ResultCache, answers_of, cells_of, scores_of, write_outputs
 from coursegrader.roster import handed_in_nothing, read_roster
 from coursegrader.scores import automatic_points, read_autograded
 from coursegrader.secret import secret_of
@@ -155,11 +155,11 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
     released = release_of(source)
     students, summary.missed = students_of(lab, root)
     everybody = len(students) + len(summary.missed)
-    graded = Index(root, lab, source, limits, sandbox)
     places = pool(workers, sandbox, limits, scheduler)
     with gradebook_of(config) as gradebook, places as (submit, width):
         check_deadlines(gradebook, root)
         people = read_roster(gradebook, root)  # before anything is graded: it may be broken
+        graded = Index(gradebook, root, lab, source, limits, sandbox)
         record = Recorder(gradebook, lab, root, graded)
         if cells := cells_that_differ(source, gradebook, lab):
             raise GradingError(
@@ -198,12 +198,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
 
         def collect(most):
             while len(running) > most:
-                done, _ = concurrent.futures.wait(running, timeout=0)
-                if not done:
-                    if record.unwritten:
-                        with uninterrupted():
-                            record.write()
-                    done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
                     prepared = running.pop(future)
                     if isinstance(error := future.exception(), GradingError):
@@ -212,30 +207,26 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
                         finish(prepared, stored.store(prepared.cells, prepared.words, future.result()))
                     progress(summary.done, everybody)
 
-        try:
-            for student in students:
-                with trying(student):
-                    # It renames a file, on which the mark depends
-                    check_timestamp(root / "submitted" / student / lab)
-                    mark = graded.mark(student, secret, draw)
-                    held = graded.holds(student, mark, record.recorded.get(student)) and not again
-                    before = record.graded(student) if held else None
-                    if before and before.handed_in == mark["handed_in"]:
-                        summary.unchanged += 1
-                        summary.notes += [(student, f"Refused: {before.refused}")] if before.refused else []
+        for student in students:
+            with trying(student):
+                # It renames a file, on which the mark depends
+                check_timestamp(root / "submitted" / student / lab)
+                mark = graded.mark(student, secret, draw)
+                held = graded.holds(student, mark, record.recorded.get(student)) and not again
+                before = record.graded(student) if held else None
+                if before and (before.handed_in, before.rest) == (mark["handed_in"], mark["rest"]):
+                    summary.unchanged += 1
+                    summary.notes += [(student, f"Refused: {before.refused}")] if before.refused else []
+                else:
+                    prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
+                    result = None if again else stored.find(prepared.cells, prepared.words)
+                    if result is None:
+                        running[submit(prepared.cells, prepared.words)] = prepared
                     else:
-                        prepared = prepare(lab, student, root, source, released, mark, secret.words(lab, mark["draw"]))
-                        result = None if again else stored.find(prepared.cells, prepared.words)
-                        if result is None:
-                            running[submit(prepared.cells, prepared.words)] = prepared
-                        else:
-                            finish(prepared, result)
-                progress(summary.done, everybody)
-                collect(most=WAITING * width)
-            collect(most=0)
-        finally:
-            with uninterrupted():
-                record.write()
+                        finish(prepared, result)
+            progress(summary.done, everybody)
+            collect(most=WAITING * width)
+        collect(most=0)
         with uninterrupted():
             deadlines = apply_deadlines(gradebook, root, config)
         recorded = submitted(gradebook, gradebook.find_assignment(lab))
@@ -344,7 +335,7 @@ def prepare(lab, student, root, source, released, mark, words) -> Prepared:
 
 
 class Recorder:
-    """Write results to the gradebook and to ``autograded/``, as nbgrader does, and then the marks to the index.
+    """Write results and what they depend on to the gradebook, and then, as nbgrader does, to ``autograded/``.
 
     It follows nbgrader's `SaveAutoGrades`; one session records the whole class.
     """
@@ -360,7 +351,6 @@ class Recorder:
             raise GradingError(f"the gradebook has no lab {lab}: type mlcourse release {lab}") from None
         self.cells = [*self.notebook.grade_cells, *self.notebook.solution_cells, *self.notebook.task_cells]
         self.checksums = {cell.name: cell.checksum for cell in self.notebook.source_cells}
-        self.unwritten = 0
         self.look()
 
     def look(self):
@@ -379,8 +369,9 @@ class Recorder:
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"
 
     def __call__(self, prepared, result):
-        before = self.index.answers(prepared.student, self.recorded.get(prepared.student))
+        before = self.index.answers(prepared.student)
         write_outputs(prepared.notebook, result)
+        prepared.notebook.metadata.mlcourse["rest"] = prepared.mark["rest"]
         for cell in prepared.notebook.cells:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader["checksum"] = self.checksums.get(cell.metadata.nbgrader["grade_id"])
@@ -394,6 +385,7 @@ class Recorder:
             if is_of_gradebook(cause):
                 raise cause from None
             self.look()
+            self.index.look()
             raise
         # After the gradebook: if the grading stops between, the submission is one that was not graded
         path = self.path(prepared.student)
@@ -401,11 +393,7 @@ class Recorder:
         for name, text in [("timestamp.txt", prepared.timestamp), (SECRET, prepared.secret)]:
             if text is not None:
                 write_whole(path.with_name(name), text)
-        self.index[prepared.student] = entry
         prepared.notes += [REOPENED.format(name, points) for name, points in entry.reopened.items()]
-        self.unwritten += 1
-        if self.unwritten >= 20:
-            self.write()
 
     def enter(self, entry):
         """Put the points of a submission into the gradebook, and reopen what a person marked if the answer changed."""
@@ -418,7 +406,6 @@ class Recorder:
         with self.gradebook.db.no_autoflush:
             submission = self.gradebook.update_or_create_submission(self.lab, entry.student, timestamp=when)
         self.recorded[entry.student] = {"points": entry.scores, "time": as_text(when)}
-        entry.time = as_text(when)
         [recorded] = [one for one in submission.notebooks if one.name == self.lab]
         for grade in recorded.grades:
             if grade.name in entry.scores:
@@ -431,11 +418,12 @@ class Recorder:
         for comment in recorded.comments:
             if comment.name in entry.comments:
                 comment.auto_comment = entry.comments[comment.name]
-
-    def write(self):
-        """Write the index."""
-        self.index.write()
-        self.unwritten = 0
+        self.index[entry.student] = {
+            **entry.mark,
+            "points": entry.scores,
+            "time": as_text(when),
+            "answers": entry.answers,
+        }
 
 
 def as_text(time: datetime | None) -> str | None:
@@ -448,7 +436,7 @@ class Entry:
     """What the gradebook records of a submission.
 
     `answers` are those of `answers_of`, and `changed` names the cells in which they are not what was graded before.
-    `reopened` has the points of the marks that are to be given again. `time` is that of `timestamp`.
+    `reopened` has the points of the marks that are to be given again.
     """
 
     student: str
@@ -459,14 +447,11 @@ class Entry:
     answers: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     reopened: dict[str, float] = field(default_factory=dict)
-    time: str | None = None
 
     @classmethod
     def of(cls, prepared, before):
-        entry = cls(prepared.student, prepared.timestamp, prepared.mark, {}, {})
+        entry = cls(prepared.student, prepared.timestamp, prepared.mark, scores_of(prepared.notebook), {})
         for cell in prepared.notebook.cells:
-            if is_grade(cell):
-                entry.scores[cell.metadata.nbgrader.grade_id], _ = determine_grade(cell)
             if is_solution(cell):
                 unchanged = cell.metadata.nbgrader.checksum == compute_checksum(cell)
                 entry.comments[cell.metadata.nbgrader.grade_id] = "No response." if unchanged else None

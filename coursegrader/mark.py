@@ -30,7 +30,7 @@ from coursegrader.grade import gradebook_of
 from coursegrader.preprocessors import ShowWithinLimits
 from coursegrader.result_cache import answers_of
 from coursegrader.scores import read_scores, sections
-from coursegrader.submissions import instructor_notebook
+from coursegrader.submissions import instructor_notebook, present
 from mlcourse.setup_cell import is_setup_cell
 
 TEMPLATE = Path(__file__).with_name("mark.html.jinja")
@@ -110,7 +110,9 @@ def answers(lab: str, root: Path, grade_id: str, config: Config) -> list[Answer]
     """Return the answers of a class: first those that wait, then the others, each in an order that tells no name."""
     found = []
     with gradebook_of(config) as gradebook:
-        for submission in gradebook.notebook_submissions(lab, lab):
+        every = gradebook.notebook_submissions(lab, lab)
+        there = present([one.student.id for one in every], lab, root)
+        for submission in (one for one in every if one.student.id in there):
             cell, version = _answer(lab, root, submission.student.id, grade_id)
             if cell is None:
                 continue

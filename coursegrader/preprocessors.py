@@ -62,8 +62,10 @@ class GradeInSandbox(NbGraderPreprocessor):
         lab, student = resources["nbgrader"]["assignment"], resources["nbgrader"]["student"]
         source, secret = instructor_notebook(root, lab), secret_of(self.config)
         cells = cells_of(nb, source)
-        index = Index(root, lab, source, limits, self.sandbox)
-        met = index.mark(student, secret)
+        with Gradebook(resources["nbgrader"]["db_url"]) as gradebook:
+            index = Index(gradebook, root, lab, source, limits, self.sandbox)
+            met = index.mark(student, secret)
+            index.begin(student, met)
         words, results = secret.words(lab, met["draw"]), ResultCache(root, limits, self.sandbox)
         result = results.find(cells, words)
         if result is None:
@@ -71,8 +73,19 @@ class GradeInSandbox(NbGraderPreprocessor):
         if result["late"]:
             self.log.error("%s: a limit of time decided about a cell: type mlcourse grade %s", student, lab)
         write_outputs(nb, result)
-        index.keep_draw(student, met)
-        nb.metadata.mlcourse |= {"draw": met["draw"], "handed_in": met["handed_in"]}
+        nb.metadata.mlcourse |= {**met, "rest": None if result["late"] else met["rest"]}
+        return nb, resources
+
+
+class KeepAnswers(NbGraderPreprocessor):
+    """Store, after the points, which answers a person will mark."""
+
+    def preprocess(self, nb, resources):
+        about, root = resources["nbgrader"], course_folder(self.config)
+        lab = about["assignment"]
+        with Gradebook(about["db_url"]) as gradebook:
+            index = Index(gradebook, root, lab, instructor_notebook(root, lab), limits_of(self.config))
+            index.end(about["student"], nb)
         return nb, resources
 
 

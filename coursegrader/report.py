@@ -214,8 +214,8 @@ def _marks(lab, root, gradebook):
 
 
 def _of_class(marks, one_class):
-    """Return the marks of those who are in a class: others are in the gradebook under a wrong name."""
-    return marks[marks.student.isin([standing.student for standing in one_class.standings])]
+    """Return the marks that count: the gradebook keeps those of submissions that were deleted."""
+    return marks[marks.student.isin(one_class.results)]
 
 
 def _stub(lab, root):

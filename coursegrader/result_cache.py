@@ -14,7 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nbformat import NotebookNode, from_dict, read, writes
-from nbgrader.utils import is_grade, is_solution
+from nbgrader.api import Base
+from nbgrader.utils import determine_grade, is_grade, is_solution
+from sqlalchemy import JSON, Column, String
 
 from coursegrader.files import kind_of, read_ordinary, write_whole
 from coursegrader.needed_cells import defer, given_cells
@@ -67,6 +69,11 @@ def write_outputs(notebook: NotebookNode, result: dict) -> None:
             cell.execution_count = number
     notebook.metadata.setdefault("mlcourse", {})
     notebook.metadata["mlcourse"] |= {"seconds": result["seconds"], "stopped": result["stopped"]}
+
+
+def scores_of(notebook: NotebookNode) -> dict[str, float | None]:
+    """Return the points of each graded cell of a graded notebook, by grade_id; None if a person marks it."""
+    return {cell.metadata.nbgrader.grade_id: determine_grade(cell)[0] for cell in notebook.cells if is_grade(cell)}
 
 
 def answers_of(notebook: NotebookNode, scores: dict[str, float | None]) -> dict[str, str]:
@@ -187,16 +194,25 @@ def not_graded(lab: str, root: Path) -> Iterator[str]:
             yield student
 
 
+class Graded(Base):
+    """What a submission was graded with, in a table of the gradebook, so that it is stored together with the points."""
+
+    __tablename__ = "mlcourse_graded"
+    lab = Column(String(128), primary_key=True)
+    student = Column(String(128), primary_key=True)
+    entry = Column(JSON, nullable=False)
+
+
 class Index:
-    """The submissions that have been graded, with their marks: what the grading depends on.
+    """The submissions of a lab that have been graded, with their marks: what the grading depends on.
 
     A mark holds the hashes of what was handed in, the number of the draw of hidden data, and the hash of everything
-    else. The index also holds points and time in the gradebook, since somebody may restore an older one, and the hash
-    of each answer, since what a person has marked is marked again only if it changed. A file beside it holds the draws
-    of what nbgrader graded by itself.
+    else. The index also holds points and time in the gradebook, which nbgrader may change, and the hash of each answer,
+    since what a person has marked is marked again only if it changed. All of it is in the gradebook.
 
     Parameters
     ----------
+    gradebook : nbgrader.api.Gradebook
     root : pathlib.Path
         The folder of the course.
     lab : str
@@ -209,13 +225,16 @@ class Index:
         Whether students' code runs in the sandbox.
     """
 
-    def __init__(self, root, lab, source, limits, sandbox=True):
-        self.root, self.name = root, lab
-        self.path = root / "_build" / "graded" / f"{lab}.json"
-        self.draws = self.path.with_suffix(".draws.json")
+    def __init__(self, gradebook, root, lab, source, limits, sandbox=True):
+        self.gradebook, self.root, self.name = gradebook, root, lab
         # Hash `source`, not the file, which may change before a submission is graded
         self.lab = hashlib.sha256(f"{writes(source)} {limits} {sandbox}".encode()).hexdigest()
-        self.entries, self.drawn = _entries(self.path), _entries(self.draws)
+        self.look()
+
+    def look(self):
+        """Read the entries in the gradebook, by student."""
+        rows = self.gradebook.db.query(Graded.student, Graded.entry).filter(Graded.lab == self.name)
+        self.entries = {row.student: row.entry for row in rows}
 
     def mark(self, student, secret, draw=None):
         """Return the mark of a submission as it is now."""
@@ -227,15 +246,9 @@ class Index:
         rest = f"{environment_fingerprint()} {self.lab} {secret.words(self.name, draw)}"
         return {"handed_in": now, "draw": draw, "rest": hashlib.sha256(rest.encode()).hexdigest()}
 
-    def keep_draw(self, student, mark):
-        """Keep the draw of a grading by nbgrader, which deletes the graded notebook before it grades again."""
-        kept = {name: mark[name] for name in ("handed_in", "draw")}
-        write_whole(self.draws, json.dumps(_entries(self.draws) | {student: kept}))
-
     def _graded_before(self, student):
         """Yield, from earlier times that a student was graded, what was handed in and the draw."""
         yield self.entries.get(student, {})
-        yield self.drawn.get(student, {})
         yield vars(read_autograded(self.name, student, self.root) or Autograded())
 
     def holds(self, student, mark, recorded):
@@ -245,7 +258,7 @@ class Index:
             for name, value in self.entries.get(student, {}).items()
             if name not in ("answers", "late", "late_of")
         }
-        return recorded is not None and {"time": recorded["time"], **entry} == {**mark, **recorded}
+        return recorded is not None and entry == {**mark, **recorded}
 
     def count_late(self, prepared):
         """Count how often a limit of time decided a result; return whether the next grading is to try it again.
@@ -258,34 +271,32 @@ class Index:
         mark["late"] = 1 + (before.get("late", 0) if is_same else 0)
         return mark["late"] < LATE_GRADINGS
 
-    def answers(self, student, recorded):
-        """Return `answers_of` the submission that was graded last.
-
-        If the graded notebook is of another submission than the index, the grading was nbgrader's, or ended before the
-        index was written. A notebook that nbgrader put there and did not grade says nothing.
-        """
-        entry, graded, answers = self.entries.get(student, {}), None, {}
-        recorded = recorded or {"points": None, "time": None}
+    def answers(self, student):
+        """Return `answers_of` the submission for which a person may have given marks; none if that is not certain."""
+        if student in self.entries:
+            return self.entries[student].get("answers", {})
+        # A gradebook of an older version has no entry
         with contextlib.suppress(Exception):  # the notebook may be missing or damaged
             notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
-            met = notebook.metadata.get("mlcourse", {})
-            graded = met.get("handed_in", None if "seconds" in met else "")  # an older version wrote none
-            answers = answers_of(notebook, recorded["points"] or {})
-        if "answers" in entry and graded in (None, entry.get("handed_in")):
-            # Marks in an older gradebook may be of other answers
-            known = {"points": entry["points"], "time": entry.get("time", recorded["time"])}
-            return entry["answers"] if known == recorded else {}
-        return answers if graded else {}
+            if notebook.metadata.mlcourse.get("handed_in"):
+                return answers_of(notebook, scores_of(notebook))
+        return {}
 
     def __setitem__(self, student, entry):
-        self.entries[student] = {**entry.mark, "points": entry.scores, "time": entry.time, "answers": entry.answers}
+        """Put an entry into the session of the gradebook; the next commit stores it."""
+        self.gradebook.db.merge(Graded(lab=self.name, student=student, entry=entry))
+        self.entries[student] = entry
 
-    def write(self):
-        write_whole(self.path, json.dumps(self.entries))
+    def begin(self, student, mark):
+        """Store that nbgrader grades a submission: marks in the gradebook may be of other answers until it is done."""
+        before = self.entries.get(student, {})
+        if before.get("handed_in") != mark["handed_in"]:
+            is_same = notebooks_of(before.get("handed_in")) == notebooks_of(mark["handed_in"])
+            answers = before.get("answers", {}) if is_same else {}
+            self[student] = {"handed_in": mark["handed_in"], "draw": mark["draw"], "answers": answers}
+            self.gradebook.db.commit()
 
-
-def _entries(path):
-    """Return the entries by student in a file; none if it cannot be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        return {student: dict(entry) for student, entry in json.loads(path.read_text(encoding="utf-8")).items()}
-    return {}
+    def end(self, student, notebook):
+        """Store the answers of a submission that nbgrader has graded, which opened all marks."""
+        self[student] = {**self.entries[student], "answers": answers_of(notebook, scores_of(notebook))}
+        self.gradebook.db.commit()

@@ -29,7 +29,7 @@ from coursegrader.collect import REFUSED, identifier
 from coursegrader.files import write_whole
 from coursegrader.people import Person
 from coursegrader.scores import one_line
-from coursegrader.submissions import shown
+from coursegrader.submissions import present, shown
 from coursegrader.tables import cell, uncelled
 
 FILE = "roster.csv"
@@ -356,7 +356,7 @@ def keep_numbers(people: list[Person], lab: str, numbers: dict[str, str], root: 
 def handed_in_nothing(people: Iterable[Person], lab: str, gradebook: Gradebook, root: Path) -> list[Person]:
     """Return the people on the roster without a submission to a lab: graded, collected or refused."""
     try:
-        graded = {one.student_id for one in gradebook.find_assignment(lab).submissions}
+        graded = present({one.student_id for one in gradebook.find_assignment(lab).submissions}, lab, root)
     except MissingEntry:
         graded = set()
     submitted, kinds = root / "submitted", (lab, f"{lab}{REFUSED}")

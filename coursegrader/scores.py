@@ -30,7 +30,7 @@ class Autograded:
 
     `hints` holds the message of every test cell that raised, `code` the source of every solution cell, both by
     grade_id. `seconds` is the time that grading took, `draw` the number of the draw of hidden data, `handed_in` hashes
-    of the files that were graded.
+    of the files that were graded, `rest` the hash of all else that the grading depended on.
     """
 
     seconds: float | None = None
@@ -39,6 +39,7 @@ class Autograded:
     stopped: str | None = None
     draw: int | None = None
     handed_in: str | None = None
+    rest: str | None = None
     hints: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
 
@@ -132,6 +133,7 @@ def read_autograded(lab: str, student: str, root: Path) -> Autograded | None:
         stopped=_text(known.get("stopped")),
         draw=known["draw"] if type(known.get("draw")) is int else None,
         handed_in=_text(known.get("handed_in")),
+        rest=_text(known.get("rest")),
     )
     for cell in map(_mapping, notebook["cells"]):
         grader = _mapping(_mapping(cell.get("metadata")).get("nbgrader"))

@@ -15,7 +15,7 @@ from coursegrader.people import NOTHING, Person
 from coursegrader.result_cache import not_graded
 from coursegrader.roster import handed_in_nothing
 from coursegrader.scores import one_line, read_autograded, read_scores
-from coursegrader.submissions import shown
+from coursegrader.submissions import present, shown
 
 MOST_NAMES = 10  # in a sentence
 
@@ -161,8 +161,8 @@ def classes(
 ) -> list[Class]:
     """Return how everybody stands in some labs: those on the roster, and all others who handed in.
 
-    Of those others, who has no folder in ``submitted`` any more is left out: the gradebook keeps what was graded under
-    a wrong name.
+    A submission that was deleted from ``submitted/`` does not count, although the gradebook keeps its points: it may
+    have been found under a wrong name.
 
     The late penalties in the gradebook are brought up to date before (`coursegrader.deadlines`).
 
@@ -189,11 +189,13 @@ def classes(
 
 
 def _class(lab, gradebook, root, roster, known, deadlines, config):
-    marks = read_scores(lab, gradebook)
+    marks, results = read_scores(lab, gradebook), results_of(lab, gradebook, root, deadlines, config)
+    there = present(results, lab, root)
+    marks = marks[marks.student.isin(there)]
+    results = {student: result for student, result in results.items() if student in there}
     waits = marks[marks.waiting]
     unmarked = waits[waits.written].groupby("student").size()
     unsure = waits[~waits.written & waits.automatic.notna()].groupby("student").size()
-    results = results_of(lab, gradebook, root, deadlines, config)
     # An automatic cell without points was never graded
     ungraded = {*waits[~waits.written & waits.automatic.isna()].student, *not_graded(lab, root)}
     silent = {one.student for one in handed_in_nothing(roster.values(), lab, gradebook, root)}
@@ -202,8 +204,6 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
     stated = assignment.duedate and assignment.duedate.replace(tzinfo=UTC)
     one_class = Class(lab, assignment.max_score, deadlines.due.get(lab, stated))
     for student in {*results, *ungraded, *roster}:
-        if roster and student not in roster and not (root / "submitted" / student / lab).exists():
-            continue
         autograded = read_autograded(lab, student, root) if student in results else None
         one_class.standings.append(
             Standing(

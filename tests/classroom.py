@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 from nbgrader.api import Gradebook
 
+from coursegrader import result_cache
 from coursegrader.labs import nbgrader_config
 from coursegrader.scores import read_scores
 
@@ -97,10 +98,13 @@ class Classroom:
         self.gradebook.update_or_create_student(student, **about)
 
     def hand_in(self, lab, student, automatic, by_hand=(), late=0.0, at=None):
-        """Record a submission: automatic points and manual marks; a written answer without a mark needs grading.
+        """Record a graded submission: automatic points and manual marks; an answer without a mark needs grading.
 
         `late` is the penalty, and `at` the time of handing in, in UTC.
         """
+        (self.root / "submitted" / student / lab).mkdir(parents=True, exist_ok=True)
+        if not (self.root / "autograded" / student / lab).exists():
+            self.write_autograded(lab, student)
         self.add_student(student)
         with self.gradebook.db.no_autoflush:
             submission = self.gradebook.update_or_create_submission(lab, student, timestamp=at)
@@ -119,7 +123,11 @@ class Classroom:
         for grade_id, hint in dict(hints).items():
             error = {"output_type": "error", "ename": "CheckFailed", "evalue": hint, "traceback": []}
             cells.append(_cell(grade_id, "...", solution=False, outputs=[error]))
-        _write(self.root / "autograded" / student / lab / f"{lab}.ipynb", cells, {"mlcourse": known})
+        _write(
+            self.root / "autograded" / student / lab / f"{lab}.ipynb",
+            cells,
+            {"mlcourse": {"handed_in": result_cache.handed_in(student, lab, self.root), **known}},
+        )
 
     def write_release(self, lab, title, sections, stubs=(), folder="labs"):
         """Write the released lab, or its source: the sections with the graded cells in each, and the code in cells."""

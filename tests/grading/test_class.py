@@ -17,11 +17,13 @@ from functools import partial
 
 import nbformat
 import pytest
+from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 
 from course import Lab, make_course
 from coursegrader import feedback, grade
 from coursegrader.labs import nbgrader_config
+from coursegrader.mark import answers
 from coursegrader.protocol import Cell, Limits
 from coursegrader.result_cache import Index, ResultCache, fingerprint
 from coursegrader.submissions import by_date
@@ -102,8 +104,7 @@ def full(released):
 def copy(released, root):
     """Copy the course, without submissions, to `root`."""
     shutil.copytree(released[0], root, dirs_exist_ok=True)
-    for name in (f"graded/{LAB}.json", "grading.lock"):
-        (root / "_build" / name).unlink(missing_ok=True)
+    (root / "_build" / "grading.lock").unlink(missing_ok=True)
     return root
 
 
@@ -707,6 +708,18 @@ def test_whoever_has_no_graded_notebook_any_more_gets_it_again_and_is_named_unti
     assert room.type("feedback", LAB)[0] == 0 and room.points() == {"ada": full, "ben": full}
 
 
+def test_a_submission_that_was_deleted_gets_no_feedback_and_is_not_marked(room):
+    for student in ("ada", "ben"):
+        room.hand_in(student)
+    room.grade()
+    shutil.rmtree(room.root / "submitted" / "ben")
+    assert room.type("feedback", LAB)[0] == 0
+    assert [path.name for path in (room.root / "feedback").iterdir()] == ["ada"]
+    config = nbgrader_config(room.root)
+    assert len(answers(LAB, room.root, WRITTEN, config)) == 1
+    assert "of ada." in room.type("export")[1]
+
+
 def test_a_regrading_that_is_stopped_says_whose_marks_moved_so_far(room, full, monkeypatch):
     for student in ("ada", "ben"):
         room.hand_in(student)
@@ -750,7 +763,8 @@ def test_a_result_from_outside_of_the_sandbox_is_not_taken_inside(tmp_path):
     ResultCache(tmp_path, Limits(), sandbox=False).store(cells, [1], {"late": False})
     assert ResultCache(tmp_path, Limits()).find(cells, [1]) is None
     source = nbformat.v4.new_notebook()
-    marks = {Index(tmp_path, LAB, source, Limits(), sandbox).lab for sandbox in (False, True)}
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as gradebook:
+        marks = {Index(gradebook, tmp_path, LAB, source, Limits(), sandbox).lab for sandbox in (False, True)}
     assert len(marks) == 2
 
 
@@ -759,13 +773,11 @@ def test_results_that_were_not_used_for_longer_than_a_term_are_deleted(tmp_path)
     old, used = ([Cell(name)] for name in ("old", "used"))
     for cells in (old, used):
         results.store(cells, [1], {"late": False})
-    (tmp_path / "_build" / "graded" / f"{LAB}.json").write_text("{}")
     for path in results.folder.iterdir():
         os.utime(path, (0, 0))
     assert results.find(used, [1]) == {"late": False}
     results.prune()
     assert results.find(used, [1]) and results.find(old, [1]) is None
-    assert (results.folder / f"{LAB}.json").exists()
 
 
 def test_who_was_refused_at_collection_reads_why_until_something_is_collected(room):
@@ -930,30 +942,47 @@ def test_after_nbgrader_stopped_the_next_grading_grades_what_had_not_changed(roo
     assert "Graded 1 submissions" in room.grade()[1] and "to be graded" not in room.type("export")[1]
 
 
-def test_a_grading_that_stops_before_the_index_knows_what_was_marked(room, monkeypatch):
-    paths = {student: room.hand_in(student, timestamp=b"2026-03-02 10:00:00 UTC") / FILE for student in ("ada", "ben")}
+def test_a_regrading_that_stops_opens_no_mark_and_what_is_left_is_graded_again(room, full, monkeypatch):
+    for student in ("ada", "ben"):
+        room.hand_in(student, timestamp=b"2026-03-02 10:00:00 UTC")
     room.grade()
-    for student in paths:
+    for student in ("ada", "ben"):
         mark(room, student, 3)
-    first = paths["ada"].read_bytes()
-    answer_anew(paths["ada"], "A new answer.")
-    paths["ben"].with_name("timestamp.txt").write_text("2026-03-03 10:00:00 UTC")
+    source = room.root / "solutions" / f"{LAB}.md"
+    one, two = (f"grade_id: mean-squared-error-1, points: {points}" for points in (1, 2))
+    source.write_text(source.read_text("utf-8").replace(one, two))
     with monkeypatch.context() as patch:
-        patch.setattr(grade.Index, "write", interrupted)
-        assert room.grade()[0] != 0
-    assert [marked(room, student)[2] for student in paths] == [True, False]
-    mark(room, "ada", 4)
+        patch.setattr(grade, "write_whole", interrupted)
+        assert room.type("regrade", LAB)[0] != 0
+    assert sorted(room.points().values()) == [full, full + 1]
+    # The notebook of one is as old as the points of the other
+    assert "Graded 2 submissions" in room.type("regrade", LAB)[1]
+    assert room.points() == {"ada": full + 1, "ben": full + 1}
+    assert [marked(room, student) for student in ("ada", "ben")] == [(3, "well said", False)] * 2
+
+
+def test_a_mark_of_what_nbgrader_graded_is_not_taken_for_one_of_the_first_answer_collected_again(room):
+    path = room.hand_in("ada") / FILE
     room.grade()
-    assert [marked(room, student)[2] for student in paths] == [False, False]
-    with monkeypatch.context() as patch:
-        patch.setattr(grade.Index, "write", interrupted)
-        answer_anew(paths["ada"], "Another answer.")
-        room.grade()
-    mark(room, "ada", 2)
-    paths["ada"].write_bytes(first)
-    answer_anew(paths["ada"], "A new answer.")
+    mark(room, "ada", 3)
+    first = path.read_bytes()
+    answer_anew(path, "A new answer.")
+    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
+    subprocess.run(command, cwd=room.root, check=True, capture_output=True)
+    mark(room, "ada", 0)
+    path.write_bytes(first)
+    shutil.rmtree(room.root / "autograded" / "ada")  # `mlcourse collect` moves it
     room.grade()
-    assert marked(room, "ada") == (2, "well said", True)
+    assert marked(room, "ada") == (0, "well said", True)
+
+
+def test_marks_stay_in_a_gradebook_of_an_older_version(room):
+    room.hand_in("ada")
+    room.grade()
+    mark(room, "ada", 3)
+    with contextlib.closing(sqlite3.connect(room.root / "gradebook.db")) as gradebook:
+        gradebook.execute("drop table mlcourse_graded")
+    assert "Graded 1 submissions" in room.grade()[1] and marked(room, "ada") == (3, "well said", False)
 
 
 # nbgrader, which ends before it writes to the gradebook
@@ -981,12 +1010,14 @@ def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_that_was_handed_in_
 
 
 def test_with_an_older_gradebook_a_mark_is_not_taken_for_one_of_the_present_answer(room):
-    room.hand_in("ada")
+    path, copy = room.hand_in("ada") / FILE, room.root / "copy.db"
     room.grade()
     mark(room, "ada", 3)
-    with grade.gradebook_of(nbgrader_config(room.root)) as gradebook:
-        gradebook.find_grade("mean-squared-error-1", LAB, LAB, "ada").auto_score = 0
-        gradebook.db.commit()
+    shutil.copy(room.root / "gradebook.db", copy)
+    answer_anew(path, "A new answer.")
+    room.grade()
+    mark(room, "ada", 4)
+    shutil.copy(copy, room.root / "gradebook.db")
     room.grade()
     assert marked(room, "ada") == (3, "well said", True)
 

@@ -233,7 +233,6 @@ def test_without_a_time_nobody_is_late_and_it_is_said(room, due):
     due("lab-01,,2026-11-02 12:00,UTC")
     for student in ("ada", "ben"):
         room.hand_in("lab-01", student, {"mean-1": 6}, {"essay": 4})
-    (room.root / "submitted" / "ben" / "lab-01").mkdir(parents=True)
     (room.root / "submitted" / "ben" / "lab-01" / LATE_IN_CANVAS).write_text("")
     late = {student: seen(room, "lab-01", student) for student in ("ada", "ben")}
     assert {student: (one.penalty, one.words(), one.sentence()) for student, one in late.items()} == {

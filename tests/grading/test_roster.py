@@ -580,6 +580,18 @@ def test_a_stranger_whose_folder_is_deleted_is_no_longer_counted(marked):
     assert counted() == ("2", False, False, False)
 
 
+def test_who_was_graded_for_a_file_that_was_deleted_has_handed_in_nothing(marked):
+    """As for who was found by the name alone, which somebody else had taken."""
+    roster = list(people(marked).values())
+    shutil.rmtree(marked.root / "submitted" / "1001")
+    assert [one.student for one in handed_in_nothing(roster, LAB, marked.gradebook, marked.root)] == ["1001", "1003"]
+    page = write_report(LAB, marked.root, marked.gradebook, people=roster).read_text("utf-8")
+    assert re.search(r"(\d) submissions", page)[1] == "2"
+    assert NOTHING in table(marked, "spreadsheet")["1001"]
+    shutil.rmtree(marked.root / "submitted")  # put away at the end of the term
+    assert NOTHING not in table(marked, "spreadsheet")["1001"]
+
+
 def test_what_is_collected_but_not_graded_is_not_nothing(room, enrol, hand_in):
     enrol(MOODLE)
     hand_in(in_moodle("Ada Lovelace", 7))
