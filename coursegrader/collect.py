@@ -524,9 +524,11 @@ def _by_student(
     students, hidden = {}, {}
     seen = [file.path for file in files if not _is_ignored(file.path)]
     top = _common_folder(seen or [file.path for file in files], labs)
-    for file in files:
-        path = file.path.removeprefix(top)
-        student, handed_in = _assigned(file, path, lab, ids, taken)
+    paths = [file.path.removeprefix(top) for file in files]
+    # Else a name that a student of Canvas chose could be one of Moodle
+    in_canvas = any(_readings_of_canvas(path) and not MOODLE.fullmatch(path) for path in paths if not _is_long(path))
+    for file, path in zip(files, paths, strict=True):
+        student, handed_in = _assigned(file, path, lab, ids, taken, in_canvas)
         if not _is_ignored(handed_in.name if handed_in.by_lms else path):
             students.setdefault(student, []).append(handed_in)
         elif path.lower().endswith((".ipynb", ".zip")) and (handed_in.by_lms or not _is_ignored(student)):
@@ -574,16 +576,18 @@ def _is_long(name):
     return len(name.encode(errors="surrogatepass")) > MAX_NAME_BYTES
 
 
-def _assigned(file, path, lab, ids, taken):
+def _assigned(file, path, lab, ids, taken, in_canvas):
     """Return the student to whom a file belongs, and the file as that student's.
 
-    `ids` has the names of the roster by ID of Canvas, `taken` the IDs that are beyond doubt those of other files.
+    `ids` has the names of the roster by ID of Canvas, `taken` the IDs that are beyond doubt those of other files;
+    `in_canvas` says that another name is one of Canvas and none of Moodle.
     """
     folder, _, name = path.partition("/")
     if _is_long(folder):  # a pattern could take long on it, and no student has such a name
         return folder, _HandedIn(name or path, file)
     match, readings = MOODLE.fullmatch(path), _readings_of_canvas(path)
-    if match and readings and not NUMBERED.fullmatch(match["student"]):
+    of_canvas = in_canvas or any(one["user"][1:] in ids for _, _, one in readings)
+    if match and readings and (of_canvas or not NUMBERED.fullmatch(match["student"])):
         return _left_apart(file, path, lab, "its name is one of Moodle and one of Canvas")
     if match:
         return match["student"], _HandedIn(match["file"], file, by_lms=True)
@@ -725,8 +729,8 @@ def _collect_student(student, handed_in, lab, source, root):
     try:
         # In the course folder, so that unpacked files only need to be renamed
         with tempfile.TemporaryDirectory(prefix=".collect-", dir=root) as folder:
-            new, date = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
-            path, is_last = _put(new, date, name, lab, root, notes)
+            new, dated = _prepared(handed_in, Path(folder), lab, source, _Budget(), notes)
+            path, is_last = _put(new, dated, name, lab, root, notes)
     except _Unusable as error:
         return Collected(name, None, [*notes, f"Not collected: {error}."], f"{error}.")
     except OSError as error:
@@ -756,7 +760,7 @@ def keep_refusals(collected: list[Collected], lab: str, root: Path) -> None:
 
 
 def _prepared(handed_in, folder, lab, source, budget, notes):
-    """Return a folder with just the notebook to grade, under its right name, and its date."""
+    """Return a folder with just the notebook to grade, under its right name, and the function that tells its date."""
     again, left_out = [], []
     notebooks = _unpacked(_latest(handed_in, again), folder, budget, left_out)
     notes += first_of(again) + first_of(left_out)
@@ -794,7 +798,8 @@ def _prepared(handed_in, folder, lab, source, budget, notes):
     stated = any(beside.get(one.name) == TIMESTAMP and one.by_student for one in handed_in)
     if stated and (time := read_timestamp(new)):
         notes.append(f"It was handed in on {_written(time.timestamp())}, says a {TIMESTAMP} among the student's files.")
-    return new, date_of(new)
+    # In an LMS's archive, the date is that of the download, by the clock of the server: no time of handing in compares
+    return new, _date_of_files if one.by_lms and not read_timestamp(new) else date_of
 
 
 def first_of(notes: list[str]) -> list[str]:
@@ -884,7 +889,7 @@ def _chunks(file):
         raise _Unusable(f"it cannot be read ({error})") from None
 
 
-def _put(new, date, student, lab, root, notes):
+def _put(new, dated, student, lab, root, notes):
     """Move a submission to its place unless the present one is the same or not older.
 
     Returns
@@ -894,6 +899,8 @@ def _put(new, date, student, lab, root, notes):
     """
     place = root / "submitted" / student / lab
     notebook = place / f"{lab}.ipynb"
+    for path in new.iterdir():
+        to_disk(path)
     if os.path.lexists(place):
         if (
             os.path.lexists(notebook)
@@ -903,7 +910,8 @@ def _put(new, date, student, lab, root, notes):
             if _upload(new) > _upload(place):  # feedback goes back beside the last upload
                 (new / CANVAS_FILE).replace(place / CANVAS_FILE)
             return notebook, True
-        if date <= (present := date_of(place)):
+        date, present = dated(new), dated(place)
+        if date <= present:
             notes.append(
                 f"Not taken: it is of {_written(date)}, and the one collected before is of {_written(present)}."
             )
@@ -913,8 +921,6 @@ def _put(new, date, student, lab, root, notes):
             f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it again."
         )
     place.parent.mkdir(parents=True, exist_ok=True)
-    for path in new.iterdir():
-        to_disk(path)
     new.rename(place)
     return notebook, True
 
@@ -946,8 +952,11 @@ def date_of(folder):
 
     An impossible date counts as 0, so that any later submission replaces this one.
     """
-    if date := read_timestamp(folder):
-        return date.timestamp()
+    date = read_timestamp(folder)
+    return date.timestamp() if date else _date_of_files(folder)
+
+
+def _date_of_files(folder):
     dates = [path.lstat().st_mtime for path in folder.glob("*.ipynb")]
     return max(filter(is_possible, dates), default=0.0)
 

@@ -308,7 +308,7 @@ def read_roster(gradebook: Gradebook, root: Path) -> list[Person]:
             rows = [
                 {key: uncelled(text) if isinstance(text, str) else text for key, text in row.items()} for row in reader
             ]
-        missing = {"student", *IN_FILE} - set(reader.fieldnames or ())
+            missing = {"student", *IN_FILE} - set(reader.fieldnames or ())
     except (OSError, ValueError, csv.Error) as error:
         raise GradingError(f"{path} cannot be read ({error}): {MEND}") from None
     if missing:

@@ -333,7 +333,7 @@ def back_up(replaced):
     for path in replaced:
         try:
             (path.parent / name).mkdir(exist_ok=True)  # for another file of the same lab
-            (path.parent / name / path.name).write_bytes(path.read_bytes())
+            write(path.parent / name / path.name, path.read_bytes())
         except OSError as error:
             raise StudentError(
                 f"no backup of {path} can be made ({error.strerror}): nothing has been changed"
@@ -382,13 +382,13 @@ def _update_by_git(root):
             _write(lab)
         for path, content in kept.items():
             path.parent.mkdir(parents=True, exist_ok=True)  # the course may have deleted the lab
-            path.write_bytes(content)
+            write(path, content)
     except BaseException:
         with contextlib.suppress(StudentError):
             _git(root, "merge", "--abort")
         for path, content in before.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            write(path, content)
         raise
     for path in kept:
         (path.parent / backup / path.name).unlink()

@@ -1,5 +1,6 @@
 """The notebooks of an LMS or a folder, and nothing else, arrive in submitted/, each with its student."""
 
+import errno
 import io
 import json
 import os
@@ -22,7 +23,9 @@ import pytest
 from coursegrader import GradingError, submissions
 from coursegrader import collect as module
 from coursegrader.collect import CANVAS_FILE, LATE_IN_CANVAS, collect, identifier
+from coursegrader.files import write_whole
 from coursegrader.labs import read_lab
+from coursegrader.secret import Secret
 from paths import ROOT
 
 LAB = "lab-01-toy-regression"
@@ -233,6 +236,12 @@ def test_of_files_handed_in_again_to_canvas_the_highest_number_wins(tmp_path, ro
         f"ada_1/{LAB}/{CANVAS_FILE}": f"ada_1_89_{LAB}-10.ipynb",
     }
     assert "4 times" in said(result["ada_1"])
+
+
+def test_who_uploads_the_same_notebook_to_canvas_again_gets_feedback_under_the_last_number(tmp_path, root, run):
+    for upload in (10, 90, 20):  # the last archive is an old one
+        run(zipped(tmp_path / "canvas.zip", {f"ada_1_{upload}_{LAB}.ipynb": notebook()}))
+    assert submitted(root)[f"ada_1/{LAB}/{CANVAS_FILE}"] == f"ada_1_90_{LAB}.ipynb"
 
 
 @pytest.mark.parametrize("wrapped", ["", "submissions/", "CS101-Lab 1-4711/"])
@@ -943,6 +952,38 @@ def test_an_older_submission_does_not_replace_a_newer_one(tmp_path, root, run):
     assert submitted(root) == {f"ada/{LAB}/{LAB}.ipynb": notebook("tuesday")}
     assert "Not taken" in said(result["ada"])
     assert not (root / "replaced").exists()
+
+
+def test_the_time_of_handing_in_is_not_compared_with_the_date_of_a_file(tmp_path, root, run):
+    """Moodle's worksheet says it in the time zone of the course, and the server dates files by its own clock."""
+    monday, tuesday = ({f"Ada_1{MOODLE}{LAB}.ipynb": notebook(day)} for day in ("monday", "tuesday"))
+    older = zipped(tmp_path / "monday.zip", monday)
+    run(older)
+    for when in ("2026-03-04 10:00:00 UTC\n", "2026-03-01 10:00:00 UTC\n"):
+        (root / "submitted" / "Ada_1" / LAB / "timestamp.txt").write_text(when)
+        run(zipped(tmp_path / "tuesday.zip", tuesday, TUESDAY))
+        run(older)
+        assert submitted(root)[f"Ada_1/{LAB}/{LAB}.ipynb"] == notebook("tuesday")
+
+
+def test_a_name_is_there_only_when_its_content_is_on_the_disk(tmp_path, root, run, monkeypatch):
+    """Else a power cut leaves an empty file, which the next collecting takes for the same one."""
+    archive = zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook()})
+    path = root / "a-file"
+    write_whole(path, "before")
+
+    def fails(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        for step in (lambda: write_whole(path, "after"), lambda: Secret(root / "secret.json")):
+            with pytest.raises((OSError, GradingError), match="Input/output"):
+                step()
+        result = run(archive)
+    assert path.read_text() == "before" and not (root / "secret.json").exists()
+    assert result["ada"].path is None and not submitted(root)
+    assert run(archive)["ada"].path
 
 
 def test_of_two_submissions_of_one_date_the_first_stays(tmp_path, root, run):

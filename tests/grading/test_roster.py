@@ -392,6 +392,14 @@ def test_a_name_in_canvas_that_ends_in_the_number_of_another_takes_nobodys_place
     assert "72_901" not in (room.root / "submitted" / "ada" / LAB / f"{LAB}.ipynb").read_text("utf-8")
 
 
+@pytest.mark.parametrize("others", [[], [f"kingben_72_41_{LAB}.ipynb"], [f"eve_99_43_{LAB}.ipynb"]])
+def test_a_name_in_canvas_that_is_one_of_moodle_takes_nobodys_place(room, enrol, hand_in, others):
+    enrol(CANVAS)
+    notes = hand_in(f"kingben_102{FILES}x_71_42_{LAB}.ipynb", *others)
+    assert (room.root / "submitted" / "ben").exists() == (len(others) == 1 and "kingben" in others[0])
+    assert "Left apart" in notes[next(one for one in notes if "102" in one)] and people(room)["ben"].numbers == {}
+
+
 def test_who_is_not_on_the_roster_takes_nobodys_place_by_a_number_in_the_name(room, enrol, hand_in):
     enrol(CANVAS)
     apart = f"eve_71_777_901_{LAB}"  # a student called eve_71, whose ID of Canvas is 777
@@ -478,6 +486,12 @@ def test_numbers_are_kept_while_a_long_collecting_goes_on(room, enrol, hand_in, 
     monkeypatch.setattr(module, "KEEP_EVERY", 0)
     hand_in(in_moodle("Ada Lovelace", 7), in_moodle("Ben King", 8))
     assert known == [0, 1]
+
+
+def test_an_empty_roster_is_refused_in_a_sentence(room):
+    written(room.root / "roster.csv", "")
+    with pytest.raises(GradingError, match="lacks the columns"):
+        read_roster(room.gradebook, room.root)
 
 
 def test_a_roster_that_a_spreadsheet_saved_in_another_form_is_refused_in_a_sentence(room, enrol):
