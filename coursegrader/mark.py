@@ -30,12 +30,12 @@ from coursegrader.grade import gradebook_of
 from coursegrader.preprocessors import ShowWithinLimits
 from coursegrader.result_cache import answers_of
 from coursegrader.scores import read_scores, sections
+from coursegrader.standing import LONGEST_COMMENT
 from coursegrader.submissions import instructor_notebook, present
 from mlcourse.setup_cell import is_setup_cell
 
 TEMPLATE = Path(__file__).with_name("mark.html.jinja")
 SCHEME = re.compile(r"### BEGIN MARK SCHEME\n(.*?)### END MARK SCHEME", re.DOTALL)
-LONGEST_COMMENT = 20_000
 TYPED = "What stands below “As handed in” was not computed here: anybody can type it."
 ADDRESS = "127.0.0.1"
 SOCKET = "mark.sock"

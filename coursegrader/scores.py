@@ -185,11 +185,11 @@ def notebook_cells(path: Path) -> list[dict]:
         raise GradingError(f"{path} cannot be read as a notebook: make it again with `make labs`") from None
 
 
-def one_line(text: str) -> str:
-    """Return a text on one line, shortened, with unprintable characters replaced."""
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a text on one line, with at most `longest` characters, unprintable ones replaced."""
     line = " ".join(text.split())
     line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
-    return line if len(line) <= LONGEST_TEXT else f"{line[:LONGEST_TEXT]} …"
+    return line if len(line) <= longest else f"{line[:longest]} …"
 
 
 def joined(source) -> str:

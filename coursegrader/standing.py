@@ -18,6 +18,7 @@ from coursegrader.scores import one_line, read_autograded, read_scores
 from coursegrader.submissions import present, shown
 
 MOST_NAMES = 10  # in a sentence
+LONGEST_COMMENT = 20_000  # of a grader on an answer
 
 
 @dataclass
@@ -248,7 +249,7 @@ def _comments(lab, gradebook):
     )
     for student, name, comment in rows:
         if comment:
-            found.setdefault(student, []).append(f"{name}: {one_line(comment)}")
+            found.setdefault(student, []).append(f"{name}: {one_line(comment, LONGEST_COMMENT)}")
     return found
 
 

@@ -102,6 +102,14 @@ def test_no_part_of_a_text_is_a_formula_to_a_spreadsheet_that_separates_by_anoth
     assert f"{sign}'=1+1" in {cell.removeprefix("'") for cell in cells}
 
 
+def test_a_long_comment_goes_back_whole(classroom):
+    comment = classroom.gradebook.find_comment("essay", "lab-02", "lab-02", "ada")
+    comment.manual_comment = "word\n" * 3000 + "the last word"
+    classroom.gradebook.db.commit()
+    cells = [cell for row in exported(classroom, "moodle", labs=["lab-02"]) for cell in row]
+    assert f"essay: {'word ' * 3000}the last word" in cells
+
+
 def test_a_bonus_below_zero_stays_a_number(classroom):
     grade = classroom.gradebook.find_grade("essay", "lab-02", "lab-02", "ada")
     grade.extra_credit = -0.25
