@@ -274,7 +274,10 @@ class Index:
     def answers(self, student):
         """Return `answers_of` the submission for which a person may have given marks; none if that is not certain."""
         if student in self.entries:
-            return self.entries[student].get("answers", {})
+            # A grading that stopped left another notebook, or the gradebook is an older one
+            entry, graded = self.entries[student], read_autograded(self.name, student, self.root)
+            seen = notebooks_of(graded.handed_in) if graded else None
+            return entry.get("answers", {}) if seen in (None, notebooks_of(entry["handed_in"])) else {}
         # A gradebook of an older version has no entry
         with contextlib.suppress(Exception):  # the notebook may be missing or damaged
             notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)

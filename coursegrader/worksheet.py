@@ -31,7 +31,7 @@ from coursegrader.tables import cell, for_moodle
 # field may end there. If none fits all rows, each is read in the first way that gives it as many fields as the others
 FIELDS = [
     re.compile(rf'(?P<text>"(?:{inside})*+"|[^",\r\n]*)(?P<end>,|\r\n|\n|\r|\Z)', re.DOTALL)
-    for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""', r'[^"]++|""|(?<=\\)"(?![,\r\n]|\Z)')
+    for inside in (r'[^"]++|""', r'\\.|[^"\\]++|""', r'[^"]++|(?<=\\)"(?![,\r\n]|\Z)|""')
 ]
 NUMBER = re.compile(r"(?P<name>.+)_(?P<number>\d{1,20})", re.DOTALL)
 READ_BY_PHP = FIELDS[1]

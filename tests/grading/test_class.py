@@ -961,6 +961,18 @@ def test_a_regrading_that_stops_opens_no_mark_and_what_is_left_is_graded_again(r
     assert [marked(room, student) for student in ("ada", "ben")] == [(3, "well said", False)] * 2
 
 
+def test_a_mark_given_after_a_grading_that_stopped_is_of_the_answer_that_was_seen(room, monkeypatch):
+    path = room.hand_in("ada") / FILE
+    room.grade()
+    mark(room, "ada", 3)
+    answer_anew(path, "A new answer.")
+    with monkeypatch.context() as patch:
+        patch.setattr(grade, "write_whole", interrupted)
+        assert room.grade()[0] != 0
+    mark(room, "ada", 2)  # the graded notebook is still the first one
+    assert "mark it again" in room.grade()[1] and marked(room, "ada") == (2, "well said", True)
+
+
 def test_a_mark_of_what_nbgrader_graded_is_not_taken_for_one_of_the_first_answer_collected_again(room):
     path = room.hand_in("ada") / FILE
     room.grade()

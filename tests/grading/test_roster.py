@@ -716,6 +716,7 @@ def test_a_quotation_mark_after_a_backslash_in_a_students_text_stops_no_workshee
         '"x\\"",,30.00,Yes,-,-,\nParticipant 7,a,b"',
         '"Submitted for grading, \\"',
         '"print(\\"x y\\"), \\"',  # as PHP wrote it
+        '"x\\\\""',
         '"x\\",,4.00,Yes,-,-,a\r\nb\\" and \\""',
     ],
 )
