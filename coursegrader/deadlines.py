@@ -40,7 +40,7 @@ from traitlets.config import Config
 from coursegrader import GradingError
 from coursegrader.collect import LATE_IN_CANVAS, identifier
 from coursegrader.roster import read_table
-from coursegrader.submissions import shown
+from coursegrader.submissions import present, shown
 
 FILE = "deadlines.csv"
 COLUMNS = ("lab", "student", "due", "time zone")
@@ -307,7 +307,7 @@ def apply_deadlines(gradebook: Gradebook, root: Path, config: Config | None = No
         labs = [one for one in labs if one.duedate is not None]
     left = defaultdict(lambda: rule.free_days)
     for assignment in sorted(labs, key=lambda one: (one.duedate is None, one.duedate or datetime.min, one.name)):
-        for notebook, score in submitted(gradebook, assignment):
+        for notebook, score in submitted(gradebook, assignment, root):
             submission, student = notebook.assignment, notebook.assignment.student_id
             if deadlines.stated:
                 own = deadlines.extension(assignment.name, student)
@@ -323,8 +323,12 @@ def apply_deadlines(gradebook: Gradebook, root: Path, config: Config | None = No
     return deadlines
 
 
-def submitted(gradebook: Gradebook, assignment: Assignment) -> list[tuple[SubmittedNotebook, float]]:
-    """Return the notebooks handed in for a lab, one for each student, with their points before any late penalty."""
+def submitted(gradebook: Gradebook, assignment: Assignment, root: Path) -> list[tuple[SubmittedNotebook, float]]:
+    """Return the notebooks handed in for a lab, one for each student, with their points before any late penalty.
+
+    A submission that was deleted from ``submitted/`` is left out, although the gradebook keeps its points: it may have
+    been found under a wrong name.
+    """
     of_lab = SubmittedAssignment.assignment_id == assignment.id
     # nbgrader's own `score` looks through all grades for each notebook
     sums = (
@@ -342,8 +346,9 @@ def submitted(gradebook: Gradebook, assignment: Assignment) -> list[tuple[Submit
         .order_by(SubmittedAssignment.student_id)
         .options(contains_eager(SubmittedNotebook.assignment))
         .populate_existing()
-    )
-    return [(one, scores.get(one.id, 0.0)) for one in notebooks]
+    ).all()
+    there = present([one.assignment.student_id for one in notebooks], assignment.name, root)
+    return [(one, scores.get(one.id, 0.0)) for one in notebooks if one.assignment.student_id in there]
 
 
 def _set(what, name, value):

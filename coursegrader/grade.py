@@ -229,7 +229,7 @@ def _grade_class(lab, root, workers, sandbox, again, draw, limits, scheduler, pr
         collect(most=0)
         with uninterrupted():
             deadlines = apply_deadlines(gradebook, root, config)
-        recorded = submitted(gradebook, gradebook.find_assignment(lab))
+        recorded = submitted(gradebook, gradebook.find_assignment(lab), root)
         summary.overdue = sum(lateness(*one, deadlines, root, config).days > 0 for one in recorded)
         summary.notes += [(FILE, sentence) for sentence in say_unknown(deadlines, gradebook, root)]
         summary.silent = len(handed_in_nothing(people, lab, gradebook, root))
@@ -369,7 +369,7 @@ class Recorder:
         return self.root / "autograded" / student / self.lab / f"{self.lab}.ipynb"
 
     def __call__(self, prepared, result):
-        before = self.index.answers(prepared.student)
+        before = self.index.answers(prepared.student, self.recorded.get(prepared.student))
         write_outputs(prepared.notebook, result)
         prepared.notebook.metadata.mlcourse["rest"] = prepared.mark["rest"]
         for cell in prepared.notebook.cells:

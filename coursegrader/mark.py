@@ -87,6 +87,7 @@ def question(lab: str, root: Path, grade_id: str | None, config: Config) -> Ques
     if grade_id not in written and (grade_id or len(written) > 1):
         with gradebook_of(config) as gradebook:
             marks = read_scores(lab, gradebook)
+        marks = marks[marks.student.isin(present(marks.student, lab, root))]
         waits = marks[marks.waiting].groupby("grade_id").size()
         listed = ", ".join(f"{name} ({waits.get(name, 0)} to be marked)" for name in written)
         instead = f"there is no written answer {grade_id}" if grade_id else f"{lab} has several written answers"

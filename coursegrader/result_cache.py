@@ -22,7 +22,7 @@ from coursegrader.files import kind_of, read_ordinary, write_whole
 from coursegrader.needed_cells import defer, given_cells
 from coursegrader.protocol import Cell, Limits
 from coursegrader.scores import Autograded, read_autograded
-from coursegrader.submissions import by_date
+from coursegrader.submissions import by_date, read_timestamp
 from coursegrader.worker import ROOT
 from mlcourse.student.notebooks import MAX_BYTES
 
@@ -271,18 +271,20 @@ class Index:
         mark["late"] = 1 + (before.get("late", 0) if is_same else 0)
         return mark["late"] < LATE_GRADINGS
 
-    def answers(self, student):
+    def answers(self, student, recorded):
         """Return `answers_of` the submission for which a person may have given marks; none if that is not certain."""
         if student in self.entries:
             # A grading that stopped left another notebook, or the gradebook is an older one
             entry, graded = self.entries[student], read_autograded(self.name, student, self.root)
             seen = notebooks_of(graded.handed_in) if graded else None
             return entry.get("answers", {}) if seen in (None, notebooks_of(entry["handed_in"])) else {}
-        # A gradebook of an older version has no entry
+        # A gradebook of an older version has no entry; marks in a copy of one may be of other answers
         with contextlib.suppress(Exception):  # the notebook may be missing or damaged
-            notebook = read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
-            if notebook.metadata.mlcourse.get("handed_in"):
-                return answers_of(notebook, scores_of(notebook))
+            path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
+            notebook, when = read(path, as_version=4), read_timestamp(path.parent)
+            scores, when = scores_of(notebook), when and when.replace(tzinfo=None).isoformat()
+            if notebook.metadata.mlcourse.get("handed_in") and {"points": scores, "time": when} == recorded:
+                return answers_of(notebook, scores)
         return {}
 
     def __setitem__(self, student, entry):

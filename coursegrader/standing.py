@@ -15,7 +15,7 @@ from coursegrader.people import NOTHING, Person
 from coursegrader.result_cache import not_graded
 from coursegrader.roster import handed_in_nothing
 from coursegrader.scores import one_line, read_autograded, read_scores
-from coursegrader.submissions import present, shown
+from coursegrader.submissions import shown
 
 MOST_NAMES = 10  # in a sentence
 LONGEST_COMMENT = 20_000  # of a grader on an answer
@@ -162,9 +162,6 @@ def classes(
 ) -> list[Class]:
     """Return how everybody stands in some labs: those on the roster, and all others who handed in.
 
-    A submission that was deleted from ``submitted/`` does not count, although the gradebook keeps its points: it may
-    have been found under a wrong name.
-
     The late penalties in the gradebook are brought up to date before (`coursegrader.deadlines`).
 
     Parameters
@@ -191,9 +188,7 @@ def classes(
 
 def _class(lab, gradebook, root, roster, known, deadlines, config):
     marks, results = read_scores(lab, gradebook), results_of(lab, gradebook, root, deadlines, config)
-    there = present(results, lab, root)
-    marks = marks[marks.student.isin(there)]
-    results = {student: result for student, result in results.items() if student in there}
+    marks = marks[marks.student.isin(results)]
     waits = marks[marks.waiting]
     unmarked = waits[waits.written].groupby("student").size()
     unsure = waits[~waits.written & waits.automatic.notna()].groupby("student").size()
@@ -227,9 +222,9 @@ def _class(lab, gradebook, root, roster, known, deadlines, config):
 def results_of(
     lab: str, gradebook: Gradebook, root: Path, deadlines: Deadlines, config: Config | None = None
 ) -> dict[str, Result]:
-    """Return the result of each student who is in the gradebook with a lab."""
+    """Return the result of each student who is in the gradebook with a lab (`coursegrader.deadlines.submitted`)."""
     results, comments = {}, _comments(lab, gradebook)
-    for notebook, score in submitted(gradebook, gradebook.find_assignment(lab)):
+    for notebook, score in submitted(gradebook, gradebook.find_assignment(lab), root):
         student, late = notebook.assignment.student_id, lateness(notebook, score, deadlines, root, config)
         results[student] = Result(max(0, late.points - late.penalty), late, "; ".join(comments.get(student, ())))
     return results

@@ -988,13 +988,20 @@ def test_a_mark_of_what_nbgrader_graded_is_not_taken_for_one_of_the_first_answer
     assert marked(room, "ada") == (0, "well said", True)
 
 
-def test_marks_stay_in_a_gradebook_of_an_older_version(room):
-    room.hand_in("ada")
+def test_marks_stay_in_a_gradebook_of_an_older_version_but_not_in_an_old_copy_of_one(room):
+    folder, copy = room.hand_in("ada", timestamp=b"2026-03-02 10:00:00 UTC"), room.root / "copy.db"
     room.grade()
     mark(room, "ada", 3)
     with contextlib.closing(sqlite3.connect(room.root / "gradebook.db")) as gradebook:
         gradebook.execute("drop table mlcourse_graded")
+    shutil.copy(room.root / "gradebook.db", copy)
     assert "Graded 1 submissions" in room.grade()[1] and marked(room, "ada") == (3, "well said", False)
+    answer_anew(folder / FILE, "A new answer.")
+    (folder / "timestamp.txt").write_text("2026-03-03 10:00:00 UTC")
+    room.grade()
+    shutil.copy(copy, room.root / "gradebook.db")
+    room.grade()
+    assert marked(room, "ada") == (3, "well said", True)
 
 
 # nbgrader, which ends before it writes to the gradebook

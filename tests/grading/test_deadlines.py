@@ -229,6 +229,16 @@ def test_free_days_are_used_in_the_order_of_the_due_dates_and_not_where_everythi
     assert [seen(room, lab, "ben", config).penalty for lab in ("lab-02", "lab-01")] == [10, 0]
 
 
+def test_a_submission_that_was_deleted_uses_no_free_days(room, due):
+    due("lab-01,,2026-11-02 12:00,UTC", "lab-02,,2026-11-09 12:00,UTC")
+    config = rule(free_days=2, per_day=0.1)
+    for student in ("ada", "ben"):
+        for lab, day in (("lab-01", 4), ("lab-02", 11)):
+            room.hand_in(lab, student, {"mean-1": 6, "fit-1": 10}, {"essay": 4}, at=at(day))
+    shutil.rmtree(room.root / "submitted" / "ada" / "lab-01")
+    assert [seen(room, "lab-02", student, config).penalty > 0 for student in ("ada", "ben")] == [False, True]
+
+
 def test_without_a_time_nobody_is_late_and_it_is_said(room, due):
     due("lab-01,,2026-11-02 12:00,UTC")
     for student in ("ada", "ben"):
