@@ -35,7 +35,6 @@ import shutil
 import stat
 import struct
 import tempfile
-import time
 import unicodedata
 import zipfile
 import zlib
@@ -89,7 +88,6 @@ MAX_STUDENT_BYTES = 5 * MAX_BYTES
 MAX_NAME_BYTES = 255  # as in every file system
 MAX_IDENTIFIER_BYTES = 120
 REFUSED = ".refused.txt"
-KEEP_EVERY = 0.5  # seconds
 MOST_NOTES = 5  # of one kind for a student
 DIFFERENT = 600  # seconds between two times of handing in that are told
 TIMESTAMP = "timestamp.txt"
@@ -192,7 +190,8 @@ def collect(
     people : sequence of Person
         The roster. Without one, nobody is looked for.
     keep : callable
-        Called with Moodle's numbers of the people of the roster whose files were collected so far, by student.
+        Called with Moodle's numbers of people of the roster, by student: before anything is collected with those that
+        are new, and after it, with those of before, for whose files could not be collected.
 
     Returns
     -------
@@ -284,7 +283,11 @@ def _collect_classes(classes, lab, source, root, people, keep, accounts=False):
     found = _matched(classes, list(people), lab, root)
     names = {student: one.person.student if one.person else student for student, one in found.items()}
     alike = of_one_identifier({names.get(student, student) for students in classes for student in students})
-    collected, numbers, kept = [], {}, time.monotonic()
+    before = {one.student: one.numbers.get(lab) for one in people}
+    numbered = {names[student]: one.number for student, one in found.items() if one.person and one.number}
+    numbers = {name: number for name, number in numbered.items() if name not in alike and number != before.get(name)}
+    keep(numbers)  # the next run needs them if this one is killed
+    collected = []
     try:
         for student, handed_in in ((student, one[student]) for one in classes for student in sorted(one)):
             name, matched = names.get(student, student), found.get(student, Match())
@@ -297,14 +300,11 @@ def _collect_classes(classes, lab, source, root, people, keep, accounts=False):
                 continue
             with uninterrupted():
                 one = _collect_student(name, handed_in, lab, source, root)
-                if matched.person and matched.number and one.path:
-                    numbers[name] = matched.number
+                if one.path:
+                    numbers.pop(name, None)
             collected.append(replace(one, notes=[*filter(None, [matched.note]), *one.notes]))
-            if time.monotonic() - kept > KEEP_EVERY:  # the next run needs them if this one is killed
-                keep(numbers)
-                kept = time.monotonic()
     finally:
-        keep(numbers)
+        keep({name: before.get(name) for name in numbers})
     return collected
 
 

@@ -344,11 +344,13 @@ def write_roster(people: list[Person], root: Path) -> None:
     write_whole(root / FILE, table.getvalue())
 
 
-def keep_numbers(people: list[Person], lab: str, numbers: dict[str, str], root: Path) -> None:
+def keep_numbers(people: list[Person], lab: str, numbers: dict[str, str | None], root: Path) -> None:
     """Write the numbers that Moodle gave people of the roster in a lab, by student, to ``roster.csv``."""
     new = [one for one in people if one.numbers.get(lab) != numbers.get(one.student, one.numbers.get(lab))]
     for one in new:
-        one.numbers[lab] = numbers[one.student]
+        one.numbers = {**one.numbers, lab: numbers[one.student]}
+        if one.numbers[lab] is None:
+            del one.numbers[lab]
     if new:
         write_roster(people, root)
 

@@ -108,7 +108,11 @@ def fill_worksheet(
             grade, comments = cell(results[student].points), cell(results[student].feedback)
             row[columns.index("Grade")][0] = str(grade)
             filled.add(student)
-        elif student in silent and not texts.get("Feedback comments"):
+        elif student in silent:
+            if texts.get("Grade") or texts.get("Feedback comments", NOTHING) not in ("", NOTHING):
+                kept.append(student)
+            if texts.get("Feedback comments"):
+                continue
             comments = NOTHING
         else:
             continue
@@ -121,7 +125,9 @@ def fill_worksheet(
     tell_of([of_class], tell)
     if kept:
         names = ", ".join(map(shown, kept[:5])) + (f" and {len(kept) - 5} more" if len(kept) > 5 else "")
-        tell(f"No comment to write, so that in Moodle stays: look whether it still holds for {names}.")
+        tell(
+            f"Nothing to write in the place of grades or comments in Moodle: look whether they still hold for {names}."
+        )
     return sorted(results.keys() - filled)
 
 

@@ -35,7 +35,7 @@ def room(tmp_path):
     def put(step, who, text):
         new = nbformat.v4.new_markdown_cell
         path = tmp_path / step / who / LAB / f"{LAB}.ipynb"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         cells = [new("# Lab\n\n## In words\n\nWhy?"), new(SCHEME), new(text, metadata={"nbgrader": grader})]
         table = "<table><tr><td>0.84</td></tr></table><img src=x onerror=alert(1)><script>alert(1)</script>"
         output = nbformat.v4.new_output("execute_result", {"text/html": table})
@@ -142,8 +142,26 @@ def test_an_answer_that_waits_again_waits_until_its_points_are_typed_also_if_the
 def test_points_beyond_the_maximum_are_not_stored_and_stay_in_their_field(room, page):
     page.keyboard.type("5")
     page.keyboard.press("Enter")
-    assert states(page)[0].startswith("not stored: ") and page.locator("input").first.input_value() == "5"
+    assert states(page)[0].startswith("points not stored: ") and page.locator("input").first.input_value() == "5"
     assert marks(room)[0] == (None, None, True)
+
+
+def test_points_that_could_not_be_stored_are_still_said_when_the_comment_is_stored(room, page):
+    for key in ("3", "Enter", "3", "Enter", "3", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_text("All are marked.").wait_for()
+    points, comment = page.locator("input").first, page.locator("textarea").first
+    points.fill("5")
+    comment.fill("too much")
+    with page.expect_response("**/mark/*"):
+        page.keyboard.press("Tab")
+    page.wait_for_function("document.querySelector('textarea').dataset.stored === 'too much'")
+    assert states(page)[0].startswith("points not stored: ") and page.inner_text("#left") == "1 of 3 wait."
+    assert marks(room)[0] == (3, "too much", False)
+    points.fill("1")
+    page.keyboard.press("Tab")
+    page.get_by_text("All are marked.").wait_for()
+    assert marks(room)[0] == (1, "too much", False) and not page.raised
 
 
 def test_what_was_typed_while_the_server_was_away_can_be_stored_later(room, page, server):
