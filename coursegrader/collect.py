@@ -920,6 +920,9 @@ def _put(new, dated, student, lab, root, notes):
         notes.append(
             f"It replaces the one of {_written(present)}, which is now in {kept.relative_to(root)}: grade it again."
         )
+    elif any((root / step / student / lab).exists() for step in ("autograded", "feedback")):
+        kept = _keep(student, lab, root, dated(new))
+        notes.append(f"What was graded of a submission that was deleted is now in {kept.relative_to(root)}.")
     place.parent.mkdir(parents=True, exist_ok=True)
     new.rename(place)
     return notebook, True

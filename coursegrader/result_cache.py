@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nbformat import NotebookNode, from_dict, read, writes
-from nbgrader.api import Base
+from nbformat import NotebookNode, from_dict, writes
 from nbgrader.utils import determine_grade, is_grade, is_solution
 from sqlalchemy import JSON, Column, String
+from sqlalchemy.orm import declarative_base
 
 from coursegrader.files import kind_of, read_ordinary, write_whole
 from coursegrader.needed_cells import defer, given_cells
 from coursegrader.protocol import Cell, Limits
 from coursegrader.scores import Autograded, read_autograded
-from coursegrader.submissions import by_date, read_timestamp
+from coursegrader.submissions import by_date
 from coursegrader.worker import ROOT
 from mlcourse.student.notebooks import MAX_BYTES
 
@@ -194,7 +194,7 @@ def not_graded(lab: str, root: Path) -> Iterator[str]:
             yield student
 
 
-class Graded(Base):
+class Graded(declarative_base()):
     """What a submission was graded with, in a table of the gradebook, so that it is stored together with the points."""
 
     __tablename__ = "mlcourse_graded"
@@ -229,6 +229,7 @@ class Index:
         self.gradebook, self.root, self.name = gradebook, root, lab
         # Hash `source`, not the file, which may change before a submission is graded
         self.lab = hashlib.sha256(f"{writes(source)} {limits} {sandbox}".encode()).hexdigest()
+        Graded.metadata.create_all(gradebook.engine)
         self.look()
 
     def look(self):
@@ -278,13 +279,11 @@ class Index:
             entry, graded = self.entries[student], read_autograded(self.name, student, self.root)
             seen = notebooks_of(graded.handed_in) if graded else None
             return entry.get("answers", {}) if seen in (None, notebooks_of(entry["handed_in"])) else {}
-        # A gradebook of an older version has no entry; marks in a copy of one may be of other answers
-        with contextlib.suppress(Exception):  # the notebook may be missing or damaged
-            path = self.root / "autograded" / student / self.name / f"{self.name}.ipynb"
-            notebook, when = read(path, as_version=4), read_timestamp(path.parent)
-            scores, when = scores_of(notebook), when and when.replace(tzinfo=None).isoformat()
-            if notebook.metadata.mlcourse.get("handed_in") and {"points": scores, "time": when} == recorded:
-                return answers_of(notebook, scores)
+        # An older version kept it in a file, which may be of another gradebook
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            entry = json.loads((self.root / "_build" / "graded" / f"{self.name}.json").read_text("utf-8"))[student]
+            if {"points": entry["points"], "time": entry["time"]} == recorded:
+                return entry["answers"]
         return {}
 
     def __setitem__(self, student, entry):

@@ -944,6 +944,16 @@ def test_a_newer_submission_replaces_and_the_older_is_kept_with_what_was_graded(
     assert "replaces" in said(result["ada"])
 
 
+def test_what_was_graded_of_a_submission_that_was_deleted_is_not_taken_for_the_next_one(tmp_path, root, run):
+    run(zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook("monday")}))
+    for step in ("autograded", "feedback"):
+        put(root / step / "ada" / LAB / f"{LAB}.ipynb", step)
+    shutil.rmtree(root / "submitted" / "ada")
+    result = run(zipped(tmp_path / "tuesday.zip", {"ada.ipynb": notebook("tuesday")}, TUESDAY))
+    assert "of a submission that was deleted is now in replaced/" in said(result["ada"])
+    assert not (root / "autograded" / "ada" / LAB).exists() and not (root / "feedback" / "ada" / LAB).exists()
+
+
 def test_an_older_submission_does_not_replace_a_newer_one(tmp_path, root, run):
     newer = zipped(tmp_path / "tuesday.zip", {"ada.ipynb": notebook("tuesday")}, TUESDAY)
     older = zipped(tmp_path / "monday.zip", {"ada.ipynb": notebook("monday")})
