@@ -280,7 +280,7 @@ class Index:
             seen = notebooks_of(graded.handed_in) if graded else None
             return entry.get("answers", {}) if seen in (None, notebooks_of(entry["handed_in"])) else {}
         # An older version kept it in a file, which may be of another gradebook
-        with contextlib.suppress(OSError, ValueError, LookupError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             entry = json.loads((self.root / "_build" / "graded" / f"{self.name}.json").read_text("utf-8"))[student]
             if {"points": entry["points"], "time": entry["time"]} == recorded:
                 return entry["answers"]

@@ -139,6 +139,32 @@ def test_an_answer_that_waits_again_waits_until_its_points_are_typed_also_if_the
     assert marks(room) == [(3, None, False), (3, None, False), (2, None, False)] and not page.raised
 
 
+def test_the_same_points_are_stored_also_after_a_comment_could_not_be(room, page):
+    submission = room.gradebook.notebook_submissions(LAB, LAB)[0]
+    submission.grades[0].manual_score, submission.grades[0].needs_manual_grade = 3, True
+    room.gradebook.db.commit()
+    page.reload()
+    article = page.locator(f"#a{submission.id}")
+    page.route("**/mark/*", lambda route: route.abort())
+    article.locator("textarea").fill("again")
+    page.keyboard.press("Tab")
+    page.get_by_text("comment not stored").wait_for()
+    page.unroute("**/mark/*")
+    article.locator("input").press("Enter")
+    assert "comment not stored" in article.inner_text()  # nobody has typed the points
+    article.locator("input").press("3")
+    article.locator("input").fill("3")
+    with page.expect_response("**/mark/*"):
+        page.keyboard.press("Tab")
+    article.locator("textarea").focus()
+    with page.expect_response("**/mark/*"):
+        page.keyboard.press("Tab")
+    article.get_by_text("stored", exact=True).wait_for()
+    grade = room.gradebook.find_grade("essay", LAB, LAB, submission.student.id)
+    room.gradebook.db.refresh(grade)
+    assert (grade.manual_score, grade.needs_manual_grade) == (3, False)
+
+
 def test_points_beyond_the_maximum_are_not_stored_and_stay_in_their_field(room, page):
     page.keyboard.type("5")
     page.keyboard.press("Enter")
