@@ -648,8 +648,14 @@ def _readings_of_canvas(path):
 def _names_of_canvas(lab, root):
     """Yield the names in Canvas of what was collected before."""
     for path in (root / "submitted").glob(f"*/{lab}/{CANVAS_FILE}"):
-        with suppress(OSError):
-            yield (read_ordinary(path, MAX_NAME_BYTES) or b"").decode("utf-8", "replace")
+        yield _name_of_canvas(path.parent)
+
+
+def _name_of_canvas(folder):
+    """Return the name in Canvas of what was collected; an empty text if it is not known."""
+    with suppress(OSError):
+        return (read_ordinary(folder / CANVAS_FILE, MAX_NAME_BYTES) or b"").decode("utf-8", "replace")
+    return ""
 
 
 def _ids_of_canvas(names):
@@ -930,11 +936,8 @@ def _put(new, dated, student, lab, root, notes):
 
 def _upload(folder):
     """Return Canvas's number of the uploaded file; 0 if it is not known."""
-    with suppress(OSError):
-        name = (read_ordinary(folder / CANVAS_FILE, MAX_NAME_BYTES) or b"").decode("utf-8", "replace")
-        for _, _, match in _readings_of_canvas(name)[:1]:
-            return int(match["upload"] or 0)
-    return 0
+    readings = _readings_of_canvas(_name_of_canvas(folder))
+    return int(readings[0][2]["upload"] or 0) if readings else 0
 
 
 def _keep(student, lab, root, date):

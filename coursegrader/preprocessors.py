@@ -18,7 +18,7 @@ from traitlets.config import Config
 from coursegrader import GradingError, sanitizer
 from coursegrader.deadlines import lateness, read_deadlines
 from coursegrader.protocol import NOTEBOOK_OUTPUTS, Limits
-from coursegrader.result_cache import Index, ResultCache, cells_of, write_outputs
+from coursegrader.result_cache import Index, ResultCache, cells_of, keep_answers, write_outputs
 from coursegrader.secret import FILE, secret_of
 from coursegrader.submissions import instructor_notebook
 from coursegrader.worker import Worker
@@ -81,11 +81,9 @@ class KeepAnswers(NbGraderPreprocessor):
     """Store, after the points, which answers a person will mark."""
 
     def preprocess(self, nb, resources):
-        about, root = resources["nbgrader"], course_folder(self.config)
-        lab = about["assignment"]
+        about = resources["nbgrader"]
         with Gradebook(about["db_url"]) as gradebook:
-            index = Index(gradebook, root, lab, instructor_notebook(root, lab), limits_of(self.config))
-            index.end(about["student"], nb)
+            keep_answers(gradebook, about["assignment"], about["student"], nb)
         return nb, resources
 
 

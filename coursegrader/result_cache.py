@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nbformat import NotebookNode, from_dict, writes
+from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade, is_grade, is_solution
 from sqlalchemy import JSON, Column, String
 from sqlalchemy.orm import declarative_base
@@ -300,7 +301,9 @@ class Index:
             self[student] = {"handed_in": mark["handed_in"], "draw": mark["draw"], "answers": answers}
             self.gradebook.db.commit()
 
-    def end(self, student, notebook):
-        """Store the answers of a submission that nbgrader has graded, which opened all marks."""
-        self[student] = {**self.entries[student], "answers": answers_of(notebook, scores_of(notebook))}
-        self.gradebook.db.commit()
+
+def keep_answers(gradebook: Gradebook, lab: str, student: str, notebook: NotebookNode) -> None:
+    """Store the answers of a submission that nbgrader has graded, which opened all marks."""
+    graded = gradebook.db.get(Graded, (lab, student))
+    graded.entry = {**graded.entry, "answers": answers_of(notebook, scores_of(notebook))}
+    gradebook.db.commit()

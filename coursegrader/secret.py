@@ -16,7 +16,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from coursegrader import GradingError
-from coursegrader.files import write_whole
+from coursegrader.files import to_disk, write_whole
 
 FILE = "secret.json"
 WORDS = 4
@@ -77,8 +77,7 @@ class Secret:
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                     json.dump({"secret": secrets.token_hex(32), "draws": {}}, file)
-                    file.flush()
-                    os.fsync(file.fileno())
+                to_disk(Path(part))
                 with contextlib.suppress(FileExistsError):
                     os.link(part, self.path)
             finally:

@@ -62,6 +62,11 @@ class Class:
     def grade(self):
         return self.type("grade", LAB, "--workers", "1")
 
+    def grade_by_nbgrader(self, *program):
+        """Grade Ada as the button of the formgrader does, and return the exit code."""
+        command = [sys.executable, *(program or ("-m", "nbgrader")), "autograde", LAB, "--student", "ada", "--force"]
+        return subprocess.run(command, cwd=self.root, check=False, capture_output=True).returncode
+
     def start(self, *words, preexec_fn=None, **environment):
         """Start the command as a separate process."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
@@ -466,8 +471,7 @@ def test_the_button_of_the_formgrader_leaves_a_submission_its_draw(room):
     sparse(folder / "data.csv")
     room.grade()
     room.type("feedback", LAB)
-    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
-    subprocess.run(command, cwd=room.root, check=True, capture_output=True)
+    assert room.grade_by_nbgrader() == 0
     graded = room.root / "autograded" / "ada" / LAB / FILE
     assert nbformat.read(graded, as_version=4).metadata.mlcourse.draw == 1
     assert (folder / "data.csv.unreadable").exists() and "1 had not changed" in room.grade()[1]
@@ -907,15 +911,18 @@ def test_a_grading_that_stops_leaves_no_mark_on_another_answer_and_says_what_wai
     assert marked(room, "ada") == (3, "well said", True)
 
 
-def test_a_mark_that_nbgrader_graded_between_is_not_taken_for_one_of_the_first_answer(room):
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_mark_that_nbgrader_graded_between_is_not_taken_for_one_of_the_first_answer(room, collected):
     path = room.hand_in("ada") / FILE
     room.grade()
+    mark(room, "ada", 2)
     first = path.read_bytes()
     answer_anew(path, "A new answer.")
-    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
-    subprocess.run(command, cwd=room.root, check=True, capture_output=True)
+    assert room.grade_by_nbgrader() == 0
     mark(room, "ada", 3)
     path.write_bytes(first)
+    if collected:
+        shutil.rmtree(room.root / "autograded" / "ada")  # `mlcourse collect` moves it
     room.grade()
     assert marked(room, "ada") == (3, "well said", True)
 
@@ -925,8 +932,7 @@ def test_a_grading_by_nbgrader_that_stops_leaves_no_mark_on_another_answer(room)
     room.grade()
     mark(room, "ada", 3)
     answer_anew(path, "A new answer.")
-    command = [sys.executable, "-c", STOPS, "autograde", LAB, "--student", "ada", "--force"]
-    assert subprocess.run(command, cwd=room.root, check=False, capture_output=True).returncode == 9
+    assert room.grade_by_nbgrader("-c", STOPS) == 9
     assert "A new answer." in (room.root / "autograded" / "ada" / LAB / FILE).read_text("utf-8")
     room.grade()
     assert marked(room, "ada") == (3, "well said", True)
@@ -936,8 +942,7 @@ def test_after_nbgrader_stopped_the_next_grading_grades_what_had_not_changed(roo
     room.hand_in("ada")
     room.grade()
     mark(room, "ada", 3)
-    command = [sys.executable, "-c", STOPS, "autograde", LAB, "--student", "ada", "--force"]
-    subprocess.run(command, cwd=room.root, check=False, capture_output=True)
+    assert room.grade_by_nbgrader("-c", STOPS) == 9
     assert "1 submission in lab-01-toy-regression to be graded" in room.type("export")[1]
     assert "Graded 1 submissions" in room.grade()[1] and "to be graded" not in room.type("export")[1]
 
@@ -971,21 +976,6 @@ def test_a_mark_given_after_a_grading_that_stopped_is_of_the_answer_that_was_see
         assert room.grade()[0] != 0
     mark(room, "ada", 2)  # the graded notebook is still the first one
     assert "mark it again" in room.grade()[1] and marked(room, "ada") == (2, "well said", True)
-
-
-def test_a_mark_of_what_nbgrader_graded_is_not_taken_for_one_of_the_first_answer_collected_again(room):
-    path = room.hand_in("ada") / FILE
-    room.grade()
-    mark(room, "ada", 3)
-    first = path.read_bytes()
-    answer_anew(path, "A new answer.")
-    command = [sys.executable, "-m", "nbgrader", "autograde", LAB, "--student", "ada", "--force"]
-    subprocess.run(command, cwd=room.root, check=True, capture_output=True)
-    mark(room, "ada", 0)
-    path.write_bytes(first)
-    shutil.rmtree(room.root / "autograded" / "ada")  # `mlcourse collect` moves it
-    room.grade()
-    assert marked(room, "ada") == (0, "well said", True)
 
 
 def test_marks_stay_in_a_gradebook_of_an_older_version_but_not_in_an_old_copy_of_one(room):
